@@ -111,7 +111,8 @@ def test_correlations_equal_scipys():
     assert confidence.pearson(left, right) == pytest.approx(stats.pearsonr(left, right)[0])
     assert confidence.spearman(left, right) == pytest.approx(stats.spearmanr(left, right)[0])
     assert confidence.spearman(left, np.exp(left)) == pytest.approx(1)
-    assert confidence.pearson(left, [3.0] * 300) is None
+    for constant in (3.0, 0.1):  # the mean of many 0.1 is not 0.1
+        assert confidence.pearson(left, [constant] * 300) is None
 
 
 def test_risk_and_coverage_by_hand():
@@ -120,4 +121,7 @@ def test_risk_and_coverage_by_hand():
     assert coverage.tolist() == [0.25, 0.5, 0.75, 1.0]
     assert risk == pytest.approx([0, 1 / 2, 1 / 3, 2 / 4])
     assert confidence.most_confident(confidences, 0.5) == [1, 3]
+    for good in ([True] * 20 + [False] * 20, [True, False] * 20):  # no order in equal confidences
+        assert confidence.risk_coverage([0.5] * 40, good)[1] == pytest.approx([0.5] * 40)
+        assert confidence.calibration_error(confidence.reliability([0.5] * 40, good)) == pytest.approx(0)
     assert confidence.most_confident(confidences, 0.01) == [1]

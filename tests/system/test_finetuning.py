@@ -203,6 +203,9 @@ WRONG = [
     (("--do_train", "--r_drop_alpha=-1"), {}, "--r_drop_alpha must be at least 0 and finite, not -1.0."),
     (("--do_train", "--new_tokens", "ä"), {}, "The vocabulary has ä already: leave that out of"),
     (("--do_train",), {"target_language": "fr"}, "train.jsonl, line 1 has no text for 'fr'"),
+    (("--do_train",), {"lora_alpha": 7}, "--lora_alpha needs adapters: give --lora_rank"),
+    (("--do_eval",), {"num_beams": 3}, "--metric and --num_beams are for translations: give --predict_with_generate"),
+    (("--do_eval",), {"metric_for_best_model": "ter"}, "ter needs --greater_is_better False"),
     (("--do_train",), {"max_source_length": 2}, "No pair is left to train on: raise --max_source_length"),
 ]
 

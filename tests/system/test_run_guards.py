@@ -1,5 +1,6 @@
 """How a run protects others' files and its own: every state in which it may find its folder."""
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -298,6 +299,40 @@ def test_non_finite_validation_loss_raises(recipe, tmp_path):
 # ---------------------------------------------------------------------------------------------------- invalid settings
 
 
+def test_unusable_sets_and_examples_are_rejected_before_training(recipe, tmp_path):
+    settings = recipe(max_steps=2)
+    reversed_pairs = {"corpus": settings.data.validation, "source_language": "de", "target_language": "en"}
+    japanese = {"corpus": settings.data.validation, "target_language": "ja"}
+    learned = {"position_embedding_type": "learned", "max_position_embeddings": 256}
+    data, evaluation = settings.data, dataclasses.replace(settings.evaluation, examples=["I am a dog. " * 99])
+    for changes, message in (
+        ({"data": dataclasses.replace(data, test={"back": reversed_pairs})}, "back: no training corpus has the target"),
+        (
+            {"data": dataclasses.replace(data, test={"other": japanese})},
+            "(BLEU into 'ja' needs|no training corpus)",
+        ),
+        ({"model": settings.model | learned, "evaluation": evaluation}, "evaluation.examples: the first has .* tokens"),
+    ):
+        with pytest.raises((ValueError, ImportError), match=message):
+            train(dataclasses.replace(settings, **changes), tmp_path / "run")
+        assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_run_without_a_logged_loss_is_finished(recipe, tmp_path):
+    options = {"eval_strategy": "'no'", "load_best_model_at_end": False, "metric_for_best_model": "null"}
+    folder = train(recipe(max_steps=2, logging_steps=10, save_steps=2, average_last=1, **options), tmp_path / "run")
+    assert folder.scores.exists()
+    assert not folder.learning_curve.exists()
+
+
+def test_early_stopping_saves_its_last_update(recipe, tmp_path):
+    settings = recipe(early_stopping_patience=1, eval_steps=2, save_steps=12, noam_factor="1e-9")  # nothing is learned
+    folder = train(settings, tmp_path / "run")
+    last = json.loads(folder.finished.read_bytes())["step"]
+    assert last % 12
+    assert folder.good_checkpoints()[-1].name == f"checkpoint-{last}"
+
+
 def test_save_settings_without_numbered_checkpoints_are_rejected(recipe, tmp_path):
     for name, value in (("strategy", "epoch"), ("strategy", "'no'"), ("strategy", "best"), ("steps", 0.5)):
         with pytest.raises(ValueError, match=r"(?i)sav(e|ing)"):
@@ -315,3 +350,4 @@ def test_old_scores_are_removed_when_training_continues(recipe, copy, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         train(recipe(max_steps=32), copy, resume=True)
     assert not (copy / "scores.json").exists()
+    assert list((copy / "translations").iterdir()) == []

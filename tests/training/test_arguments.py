@@ -106,7 +106,11 @@ def test_invalid_arguments_are_rejected(make):
         ({"noam_factor": 0.0}, "a factor above 0"),
         ({"noam_factor": float("nan")}, "a factor above 0"),
         ({"learning_rate": 1e-3}, "learning_rate 0.001 has no effect under the Noam schedule: set noam_factor"),
-        ({"average_last": 5, "save_total_limit": 3}, "save_total_limit 3 keeps fewer checkpoints than the 5 of aver"),
+        ({"average_last": 5, "save_total_limit": 3}, "save_total_limit 3 keeps too few .* be at least 6"),
+        ({"average_last": 5, "save_total_limit": 5}, "must be at least 6"),
+        ({"early_stopping_patience": 0}, "early_stopping_patience must be at least 1, or null for never, not 0"),
+        ({"early_stopping_patience": 1, "eval_strategy": "no"}, "early_stopping_patience needs validation"),
+        ({"metric_for_best_model": "sacrebleu"}, "'sacrebleu' is not measured .*: choose from bleu, chrf, loss, perp"),
         ({"floors": {"old": 101}}, "floors must be BLEU from 0 to 100, by name of the test set; old has 101"),
         ({"floors": {"old": 1}}, "set average_last to 0"),
         ({"floors": {"old": 1}, "metric_for_best_model": "loss"}, "leave metric_for_best_model"),
@@ -181,7 +185,10 @@ def test_derived_defaults_follow_other_arguments(make):
     assert (without.learning_rate, without.warmup_steps) == (1e-3, 0)
     for options, limit in (({"average_last": 20}, 21), ({"average_last": 20, "save_total_limit": 30}, 30)):
         assert make(**options).save_total_limit == limit
-    assert make(average_last=5, save_total_limit=5).save_total_limit == 5
+    assert make(average_last=5, save_total_limit=5, metric_for_best_model=None, load_best_model_at_end=False)
+    plateau = {"noam_factor": None, "lr_scheduler_type": "reduce_lr_on_plateau"}
+    for options, mode in (({}, "max"), ({"metric_for_best_model": "loss"}, "min")):
+        assert make(**plateau, **options).lr_scheduler_kwargs == {"mode": mode}
     config = make(accelerator_config={"use_seedable_sampler": False}).accelerator_config
     assert (config.even_batches, config.use_seedable_sampler) == (False, False)
     assert make(accelerator_config={"even_batches": True}).accelerator_config.even_batches

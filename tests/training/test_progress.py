@@ -206,7 +206,7 @@ from vanilla_transformer.training import progress
 torch.distributed.init_process_group("gloo")
 rank, now = torch.distributed.get_rank(), SimpleNamespace(seconds=0.0)
 progress.time = SimpleNamespace(perf_counter=lambda: now.seconds)
-args = SimpleNamespace(max_minutes=2, world_size=2, device="cpu")
+args = SimpleNamespace(max_minutes=2, world_size=2, device="cpu", eval_strategy="steps")
 budget = progress.TimeBudget()
 budget.on_train_begin(args, None, None)
 while not budget.seconds >= 120:

@@ -4,6 +4,8 @@ import math
 import unicodedata
 from functools import lru_cache
 
+from ..data.languages import base_of
+
 
 SCRIPTS = {
     "am": "ETHIOPIC",
@@ -90,11 +92,6 @@ _NAMED = {  # scripts by their codes of ISO 15924, as in "uz_Cyrl"
     "Tfng": "TIFINAGH",
     "Tibt": "TIBETAN",
 }
-
-
-def base_of(code: str) -> str:
-    """The language of a code without its country or script: "pt" of "pt_BR"."""
-    return code.replace("_", "-").partition("-")[0].lower()
 
 
 @lru_cache(maxsize=16)

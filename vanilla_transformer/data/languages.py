@@ -14,8 +14,6 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tokenizers import processors
-
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -27,6 +25,11 @@ _TAG = re.compile(f"<2({_CODE})>")
 def is_language_code(text: str) -> bool:
     """Whether a text has the form of a language's code: `de`, `pt_BR`. (It may become part of a file's name.)"""
     return re.fullmatch(_CODE, text) is not None
+
+
+def base_of(code: str) -> str:
+    """The language of a code without its country or script: "pt" of "pt_BR"."""
+    return re.split("[-_]", code)[0].lower()
 
 
 def is_language_tag(token: str) -> bool:
@@ -88,6 +91,8 @@ def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreT
         names = ", ".join(languages)
         asked = "Say into which" if language is None else f"The model does not translate into {language!r:.60}; choose"
         raise ValueError(f"{asked}: {names} (`to`, or --to).")
+    from tokenizers import processors  # only now: --help needs language codes
+
     found = copy.deepcopy(tokenizer)
     backend, tag, end = found.backend_tokenizer, language_tag(language), tokenizer.eos_token
     if hasattr(found, "_switch_to_target_mode"):  # it may ask for another language already

@@ -70,10 +70,16 @@ def _sigmoid(z: np.ndarray) -> np.ndarray:
 
 def reliability(confidences: Sequence[float], good: Sequence[bool], bins: int = BINS) -> list[Bin]:
     """Bins of equal mass, from the least to the most confident: their sizes differ by at most one sentence."""
-    confidences, good = np.asarray(confidences, dtype=np.float64), np.asarray(good, dtype=np.float64)
+    confidences, good = np.asarray(confidences, dtype=np.float64), _shared(confidences, good)
     order = np.argsort(confidences, kind="stable")
     parts = [part for part in np.array_split(order, bins) if len(part)]
     return [Bin(float(confidences[part].mean()), float(good[part].mean()), len(part)) for part in parts]
+
+
+def _shared(confidences: Sequence[float], good: Sequence[bool]) -> np.ndarray:
+    """The outcomes; those of equal confidence share their mean, for the order of such sentences says nothing."""
+    _, places, counts = np.unique(np.asarray(confidences), return_inverse=True, return_counts=True)
+    return (np.bincount(places, weights=np.asarray(good, dtype=np.float64)) / counts)[places]
 
 
 def calibration_error(bins: Sequence[Bin]) -> float:
@@ -105,6 +111,8 @@ def bins_by_chance(confidences: Sequence[float], bins: int = BINS, draws: int = 
 
 def pearson(left: Sequence[float], right: Sequence[float]) -> float | None:
     """Pearson's correlation; None if one of the two never changes."""
+    if not np.ptp(left) or not np.ptp(right):
+        return None
     left, right = (np.asarray(each, dtype=np.float64) - np.mean(each) for each in (left, right))
     spread = float(np.sqrt((left @ left) * (right @ right)))
     return float(left @ right) / spread if spread > 0 else None
@@ -128,6 +136,6 @@ def most_confident(confidences: Sequence[float], coverage: float) -> list[int]:
 
 def risk_coverage(confidences: Sequence[float], good: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
     """Coverages k / n and risks: the share that is not good among the k most confident (El-Yaniv & Wiener 2010)."""
-    bad = 1 - np.asarray(good, dtype=np.float64)[most_confident(confidences, 1.0)]
+    bad = 1 - _shared(confidences, good)[most_confident(confidences, 1.0)]
     counts = np.arange(1, len(bad) + 1)
     return counts / len(bad), np.cumsum(bad) / counts

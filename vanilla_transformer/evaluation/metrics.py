@@ -12,6 +12,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..data.languages import base_of
+
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -214,7 +216,7 @@ def bleu_for(language: str) -> str:
 
 def language_code(language: str) -> str:
     """The bare language code, or ValueError: Moses would silently take `"de_DE"` or `"German"` for another language."""
-    code = re.split("[-_]", language)[0].lower()
+    code = base_of(language)
     if not re.fullmatch("[a-z]{2,3}", code):
         raise ValueError(f"target_language must be a language code such as 'de' or 'de_DE', got {language!r}")
     return code

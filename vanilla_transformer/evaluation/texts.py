@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..data.languages import is_language_code
+from ..data.languages import base_of, is_language_code
 from ..files import json_rows, text_lines
 
 
@@ -120,7 +120,7 @@ def _sgm(path: Path, role: str, language: str | None) -> list[Text]:
         raise ValueError(f"{path} holds no <seg>: it is not an SGM file of segments.")
     if declared is not None and not is_language_code(declared):
         declared = None  # spelled out, as NIST does: "English"
-    codes = [re.split("[-_]", code.lower())[0] for code in (declared, language) if code not in (None, "any")]
+    codes = [base_of(code) for code in (declared, language) if code not in (None, "any")]
     if len(set(codes)) > 1:
         raise ValueError(f"{path} declares the language {declared!r}, but the {role} should be in {language!r}.")
     texts = []

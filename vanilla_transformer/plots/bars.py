@@ -32,7 +32,10 @@ def plot_forms(
         axes.bar_label(bars, labels, padding=3, fontsize=8)
     axes.set_yticks(range(len(forms)), [form.replace("_", " ") for form in forms])
     axes.invert_yaxis()
-    axes.set(xlabel=f"{metric}; in brackets the share of {forms[0]}", xlim=(0, 1.2 * (axes.dataLim.x1 or 1)))
+    axes.set(
+        xlabel=f"{metric}; in brackets the share of {forms[0]}",
+        xlim=(1.2 * axes.dataLim.x0, 1.2 * (axes.dataLim.x1 or 1)),
+    )
     _plain(axes)
     if len(systems) > 1:
         add_legend(figure, "outside lower center", ncols=2)

@@ -164,7 +164,8 @@ def plot_score_groups(groups: Mapping[str, Sequence], path: str | os.PathLike, *
         groups: The `Group`s of each way to group, by heading, say "words in the source".
         metric: The name of the score.
     """
-    if not any(groups.values()):
+    groups = {heading: found for heading, found in groups.items() if found}
+    if not groups:
         raise ValueError("nothing to draw: there are no groups of sentences")
     figure = new_figure(width=1 + 5.5 * len(groups), height=4.5, title=title)
     panels = figure.subplots(1, len(groups), squeeze=False)[0]
@@ -175,7 +176,8 @@ def plot_score_groups(groups: Mapping[str, Sequence], path: str | os.PathLike, *
             lines += axes.plot(values, label=system, marker=style, markersize=5, **look_of(place))
         labels = [f"{group.label}\n{group.segments:,}" for group in found]
         axes.set_xticks(range(len(labels)), labels, fontsize=8)
-        axes.set(xlabel=f"{heading}; number of sentences below", ylabel=metric, ylim=(0, None))
+        lowest = min(min(group.values.values()) for group in found)
+        axes.set(xlabel=f"{heading}; number of sentences below", ylabel=metric, ylim=(min(0, 1.1 * lowest), None))
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         add_legend(axes, "lower right", handles=lines)  # by itself it would leave out names that begin with "_"

@@ -87,7 +87,9 @@ class RunFolder:
                     if record[name] is not None:  # null: it was not finite
                         math.isfinite(record[name])
             except (ValueError, AttributeError, TypeError, OverflowError) as error:
-                raise ValueError(f"{self.log}, line {number}: no record of a training log ({error}).") from error
+                raise ValueError(
+                    f"{self.log}, line {number}: no record of a training log ({error}). Remove the line."
+                ) from error
         return records
 
     # ------------------------------------------------------------------------------------------------- records

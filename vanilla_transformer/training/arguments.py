@@ -31,6 +31,7 @@ WITHOUT_EFFECT = {
     **dict.fromkeys(("dataloader_multiprocessing_context", "dataloader_in_order"), _LOADER),
     **dict.fromkeys(("remove_unused_columns", "label_names"), "the collator takes what it needs: leave it out"),
     **dict.fromkeys(("do_train", "do_eval", "do_predict", "disable_tqdm", "local_rank"), _COMMAND),
+    "neftune_noise_alpha": "its noise would not reach the model, which looks its embeddings up by itself: leave it out",
     "resume_from_checkpoint": "a run continues from its last complete checkpoint: use --resume",
 }
 _NOAM = "the Noam schedule is on: set noam_factor, or noam_factor: null to use it"
@@ -39,6 +40,10 @@ UNDER_NOAM = dict.fromkeys(("learning_rate", "lr_scheduler_type", "lr_scheduler_
 # Schedules of transformers that do not depend on how long the run is.
 _WITHOUT_END = ("constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_on_plateau", "greedy")
 
+_BY_MEASUREMENT = ("reduce_lr_on_plateau", "greedy")
+
+# What validation measures; the best checkpoint is chosen by one of these.
+MEASURED = ("bleu", "chrf", "loss", "perplexity")
 # Validation BLEU; below 0 for a checkpoint that scores less on a set than its floor.
 FLOORED_BLEU = "floored_bleu"
 _UNSET_LEARNING_RATE = Seq2SeqTrainingArguments.learning_rate
@@ -118,8 +123,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         ema_decay: After every update the exponential moving average of the weights becomes `ema_decay` times itself
             plus 1 - `ema_decay` times the weights; say 0.999. The decay of update t is (1 + t) / (10 + t) as long as
             that is smaller. At the end the average becomes one more model, `ema`. None or 0: no average.
-        early_stopping_patience: Stop after this many evaluations without a better `metric_for_best_model`; None:
-            never.
+        early_stopping_patience: Stop after this many evaluations without a better `metric_for_best_model`, with a
+            checkpoint; None: never.
         max_skipped_updates: An update whose loss or gradients are not finite is skipped: no parameter changes, the
             schedule and the count of updates continue, and the log counts it under `skipped_updates`. After this many
             in a row, training stops with a checkpoint, and the pairs of the last skipped update are written to
@@ -294,14 +299,30 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             self._choose_above_floors()
         if self.metric_for_best_model is not None:
             self.metric_for_best_model, higher = chosen_by(self.metric_for_best_model, self.predict_with_generate)
+            if self.metric_for_best_model not in (*MEASURED, *([FLOORED_BLEU] if self.floors else [])):
+                raise ValueError(
+                    f"metric_for_best_model {self.metric_for_best_model!r} is not measured during training: choose "
+                    f"from {', '.join(MEASURED)}."
+                )
             if self.greater_is_better is None:
                 self.greater_is_better = higher
+        if (patience := self.early_stopping_patience) is not None:
+            if patience < 1:
+                raise ValueError(f"early_stopping_patience must be at least 1, or null for never, not {patience}.")
+            if self.eval_strategy == "no" or self.metric_for_best_model is None:
+                raise ValueError("early_stopping_patience needs validation (eval_strategy) and metric_for_best_model.")
+        if self.noam_factor is None and SchedulerType(self.lr_scheduler_type).value in _BY_MEASUREMENT:
+            # They watch `metric_for_best_model`, and by torch's default take it for a loss.
+            mode = "max" if self.greater_is_better else "min"
+            self.lr_scheduler_kwargs = {"mode": mode, **(self.lr_scheduler_kwargs or {})}
         if self.save_total_limit is None:
             self.save_total_limit = max(2, self.average_last + 1)  # the best one and the last one in any case
-        if self.save_total_limit < self.average_last:
+        # The best one counts, too: it may be older than all that are averaged.
+        least = self.average_last + (self.average_last > 0 and self.metric_for_best_model is not None)
+        if self.save_total_limit < least:
             raise ValueError(
-                f"save_total_limit {self.save_total_limit} keeps fewer checkpoints than the {self.average_last} of "
-                "average_last: raise the one or lower the other."
+                f"save_total_limit {self.save_total_limit} keeps too few checkpoints for average_last "
+                f"{self.average_last} and the best one: it must be at least {least}."
             )
 
     def get_cooldown_steps(self, max_steps: int) -> int:

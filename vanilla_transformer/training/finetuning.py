@@ -31,12 +31,13 @@ from transformers.trainer_utils import get_last_checkpoint
 from ..data.corpora import load_corpus
 from ..data.languages import target_languages, towards
 from ..data.readers import pair_of
-from ..evaluation.metrics import build_metric, metric_named
+from ..evaluation.metrics import METRICS, build_metric, metric_named
 from ..evaluation.scores import score_translations
 from ..model.weights_vanilla_transformer import check_weights
 
 
 logger = logging.getLogger(__name__)
+_METRICS = ["sacrebleu"]
 
 
 @dataclass
@@ -64,7 +65,7 @@ class FinetuningArguments:
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
     num_beams: int | None = None
-    metric: list[str] = field(default_factory=lambda: ["sacrebleu"])
+    metric: list[str] = field(default_factory=_METRICS.copy)
 
 
 def training_arguments(words: Sequence[str]) -> Seq2SeqTrainingArguments:
@@ -135,14 +136,21 @@ def _check_options(args: FinetuningArguments, training_args: Seq2SeqTrainingArgu
     for name in ("max_train_samples", "max_eval_samples"):
         if (value := getattr(args, name)) is not None and value < 1:
             raise ValueError(f"--{name} must be at least 1, not {value}.")
-    if args.merge_adapter and args.lora_rank is None:
-        raise ValueError("--merge_adapter needs adapters: give --lora_rank.")
+    for name in ("merge_adapter", "lora_alpha", "lora_dropout"):
+        if getattr(args, name) and args.lora_rank is None:
+            raise ValueError(f"--{name} needs adapters: give --lora_rank.")
+    chosen_by = (training_args.metric_for_best_model or "").removeprefix("eval_")
+    if chosen_by in METRICS and training_args.greater_is_better == METRICS[chosen_by].lower_is_better:
+        better = str(not METRICS[chosen_by].lower_is_better)
+        raise ValueError(f"--metric_for_best_model {chosen_by} needs --greater_is_better {better}.")
     if not 0 <= args.r_drop_alpha < math.inf:
         raise ValueError(f"--r_drop_alpha must be at least 0 and finite, not {args.r_drop_alpha}.")
     for name in args.metric:
         if metric_named(name).needs_sources:
             raise ValueError(f"--metric {name} reads the sources too: score the finished model by `evaluate`.")
         build_metric(name, args.target_language)
+    if (args.metric != _METRICS or args.num_beams) and not training_args.predict_with_generate:
+        raise ValueError("--metric and --num_beams are for translations: give --predict_with_generate too.")
 
 
 def _checkpoint_to_go_on_from(training_args: Seq2SeqTrainingArguments) -> str | None:

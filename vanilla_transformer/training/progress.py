@@ -174,6 +174,13 @@ class StopOnRequest(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
 
+class SaveWhenStopped(TrainerCallback):
+    """Saves a checkpoint if an evaluation ends training: otherwise the updates since the last one would be lost."""
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        control.should_save = control.should_save or control.should_training_stop
+
+
 class TimeBudget(TrainerCallback, ExportableState):
     """Ends training after `max_minutes`; saves `PARTS` times in them, and evaluates as often or less.
 
@@ -205,7 +212,7 @@ class TimeBudget(TrainerCallback, ExportableState):
             control.should_save = True
             # The first translations of a model are long: evaluations get a tenth of the time, not all of it.
             rested = self.seconds - self.evaluated_at >= 9 * self.evaluation
-            control.should_evaluate = rested or control.should_training_stop
+            control.should_evaluate = (rested or control.should_training_stop) and args.eval_strategy != "no"
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         self.evaluation = metrics["eval_runtime"]

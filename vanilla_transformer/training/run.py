@@ -35,7 +35,7 @@ from .opening import open_folder
 from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest, is_over, write_log
 from .run_data import RunData
-from .run_results import draw_attention, keep_models, score
+from .run_results import draw_attention, keep_models, remove_translations, score
 from .trainer import VanillaTransformerTrainer
 from .trial import tried_arguments, try_decoding, with_usable_precision
 
@@ -111,7 +111,9 @@ def train(
         if arguments.process_index == 0 and finish:
             keep_models(arguments, folder, recipe)
             score(folder, recipe, data.measured, show_progress, arguments.device)
-            plot_learning_curve(folder.log_records(), folder.learning_curve)
+            records = folder.log_records()
+            if any(each.get(name) is not None for each in records for name in ("loss", "eval_loss", "eval_bleu")):
+                plot_learning_curve(records, folder.learning_curve)
             draw_attention(folder, recipe, arguments.device)
             if arguments.push_to_hub:
                 private, branch = bool(arguments.hub_private_repo), arguments.hub_revision
@@ -141,7 +143,8 @@ def usable_arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") ->
         raise ValueError("training.push_to_hub needs training.hub_model_id.")
     try_decoding(recipe)
     for metric in recipe.evaluation.metrics:
-        build_metric(metric, recipe.data.target_language)
+        for language in dict.fromkeys(target for _, _, target in recipe.data.measured.values()):
+            build_metric(metric, language)
     return arguments
 
 
@@ -164,6 +167,12 @@ def _make_trainer(
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **recipe.model)
     if config.position_embedding_type == "learned":
         _check_positions(config.max_position_embeddings, recipe, measured)
+        for example in recipe.evaluation.examples[:1]:
+            if (longest := len(tokenizer(example).input_ids)) > config.max_position_embeddings:
+                raise ValueError(
+                    f"evaluation.examples: the first has {longest} tokens, and the model has "
+                    f"{config.max_position_embeddings} learned positions: give a shorter one."
+                )
     model = VanillaTransformerForConditionalGeneration(config)
     if recipe.initial_model is not None and not folder.good_checkpoints():
         take_weights(model, recipe.initial_model, tokenizer)
@@ -229,6 +238,7 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
         done = state["global_step"]
         logger.info("Going on from %s.", checkpoints[-1])
     if is_main:
+        remove_translations(folder)
         for stale in (folder.finished, folder.scores, folder.published):  # they are of an earlier model
             stale.unlink(missing_ok=True)
     stop = StopOnRequest()

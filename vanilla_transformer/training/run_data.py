@@ -14,7 +14,7 @@ from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TranslationCollator
 from ..data.context import ContextSettings, context_settings, set_context
 from ..data.corpora import Corpus, PairStream, TextCorpus, naming_in_errors, open_stream, read_corpus
-from ..data.languages import language_tag, target_languages
+from ..data.languages import base_of, language_tag, target_languages
 from ..data.mixture import Mixture, difference, open_mixture
 from ..data.prepared import load_prepared
 from ..data.terms import TERM_LEXICON, learn_lexicon, marker_ids
@@ -96,9 +96,11 @@ class RunData:
         for name, (where, source, target) in data.measured.items():
             with naming_in_errors(f"data.test.{name}" if name in data.test else "data.validation"):
                 measured[name] = opened(read_corpus, name, where, source, target)
-            if len(data.target_languages) > 1:
-                if target not in data.target_languages:
-                    raise ValueError(f"{name}: no training corpus has the target language {target!r}.")
+            several = len(data.target_languages) > 1
+            known = data.target_languages if several else map(base_of, data.target_languages)  # pt is like pt_BR
+            if (target if several else base_of(target)) not in known:
+                raise ValueError(f"{name}: no training corpus has the target language {target!r}.")
+            if several:
                 measured[name].tag = language_tag(target)
         return cls(recipe, train, measured)
 

@@ -1,5 +1,6 @@
 """The results of a run: models to use, scores, translations, pictures."""
 
+import contextlib
 import dataclasses
 import filecmp
 import json
@@ -18,7 +19,7 @@ from ..data.corpora import TextCorpus
 from ..data.languages import towards
 from ..evaluation.metrics import METRICS
 from ..evaluation.scores import score_translations
-from ..files import place_beside, replaced_folder, write_json, write_text
+from ..files import place_beside, read_json, replaced_folder, write_json, write_text
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..plots import plot_attention_maps
@@ -133,6 +134,7 @@ def score(
             scores = score_translations(hypotheses, references, metrics, target_language=language, test_set=set_name)
             scored[path] += [{"model": model_name, **dataclasses.asdict(score)} for score in scores]
     chosen = best_by_validation(scored, recipe.evaluation.metrics[0])
+    remove_translations(folder)  # a set may have left the recipe
     folder.translations.mkdir(exist_ok=True)
     for set_name, hypotheses in translations[chosen].items():
         rows = [
@@ -144,6 +146,13 @@ def score(
     _make_model_of_the_run(folder, chosen, recipe)
     records = [{**record, "chosen": path == chosen} for path, records in scored.items() for record in records]
     write_json(folder.scores, records)
+
+
+def remove_translations(folder: RunFolder) -> None:
+    """Removes the translations of the sets that the run's scores name; other files beside them are the user's."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, FileNotFoundError):  # no scores, or damaged ones
+        for name in {record["test_set"] for record in read_json(folder.scores, kind=list)}:
+            (folder.translations / f"{name}.jsonl").unlink(missing_ok=True)
 
 
 def best_by_validation(scored: Mapping[Path, Sequence[Mapping]], metric: str) -> Path:

@@ -35,7 +35,7 @@ from .arguments import FLOORED_BLEU, VanillaTransformerTrainingArguments, create
 from .checkpoints import remove_old_checkpoints, saving
 from .ema import WeightAverage
 from .processes import shard, turn_on_without_gpus, whole
-from .progress import Clock, TimeBudget, TokenCounter
+from .progress import Clock, SaveWhenStopped, TimeBudget, TokenCounter
 from .safety import UpdateGuard
 
 
@@ -130,6 +130,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                 )
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
+            self.add_callback(SaveWhenStopped())
         if args.max_minutes is not None:
             self.add_callback(TimeBudget())
         self._clock = Clock()
