@@ -24,7 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     Returns:
         0 if it succeeded, 1 if it failed. As in a shell, 130 if SIGINT ended it, 143 if SIGTERM did, and 141 (SIGPIPE)
-        if nobody reads its output to the end (`| head`). (An invalid command line ends the process with 2.)
+        if nobody reads its output to the end (`| head`). Servers have no other end than a signal: they succeed. (An
+        invalid command line ends the process with 2.)
     """
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

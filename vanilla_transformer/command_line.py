@@ -8,7 +8,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from . import __version__
@@ -80,9 +80,11 @@ class _Parser(argparse.ArgumentParser):
 
     Attributes:
         takes_overrides: Whether unknown options are fields of a recipe, each with a value.
+        words: Those that are being parsed.
     """
 
     takes_overrides = False
+    words: Sequence[str] = ()
 
     def parse_known_args(self, args=None, namespace=None):
         words = list(sys.argv[1:] if args is None else args)
@@ -90,8 +92,16 @@ class _Parser(argparse.ArgumentParser):
         own, overrides = [*map(self._as_shown, words[:end])], []
         if self.takes_overrides:
             own, overrides = self._apart(own)
+        self.words = own
         found, rest = super().parse_known_args([*own, *words[end:]], namespace)
         return found, [*rest, *overrides]
+
+    def error(self, message: str):
+        if message.startswith("the following arguments are required"):  # one may be there, but mistyped
+            unknown = (word for word in self.words if word.startswith("--"))
+            unknown = (word for word in unknown if word.partition("=")[0] not in self._option_string_actions)
+            message += next((near for word in unknown if (near := near_option(self, word))), "")
+        super().error(message)
 
     def _apart(self, words: list[str]) -> tuple[list[str], list[str]]:
         """The words for argparse, and the overrides, whose values it would take for positional arguments."""

@@ -23,6 +23,7 @@ from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import calibration_of, find_model, load_model, word_counts_of
 from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.serving.connections import check_address
 from vanilla_transformer.translation import Casing, Glossary, Punctuation, Spelling, translate_lines
 from vanilla_transformer.translation.likelihood import Likelihood, likelihoods
 from vanilla_transformer.translation.markup import KINDS
@@ -136,6 +137,9 @@ class Demo:
         Raises:
             gradio.Error: The text is empty or too long, or options do not go together. The page shows the message.
         """
+        numbers = (num_beams, length_penalty, temperature, top_k, top_p, seed, max_tokens, wanted)
+        if None in (text, search, glossary, *numbers):  # a field of the page was cleared
+            raise gradio.Error("A value is missing.", print_exception=False)
         options = {"num_return_sequences": int(wanted), "return_dict_in_generate": search == BEAM_SEARCH}
         if max_tokens:
             options["max_new_tokens"] = int(max_tokens)
@@ -367,7 +371,15 @@ def _options(
             temperature = gradio.Slider(0.1, 2, 1, step=0.1, label="Temperature", info="of sampling", **wide)
             top_k = gradio.Slider(0, 100, 0, step=1, label="Top k", info="of sampling; 0 is all", **wide)
             top_p = gradio.Slider(0.05, 1, 1, step=0.05, label="Top p", info="of sampling", **wide)
-            seed = gradio.Number(0, precision=0, minimum=0, label="Seed", info="of sampling; 0: never the same", **wide)
+            seed = gradio.Number(
+                0,
+                precision=0,
+                minimum=0,
+                maximum=2**32 - 1,
+                label="Seed",
+                info="of sampling; 0: never the same",
+                **wide,
+            )
         with gradio.Row():
             tokens = gradio.Number(
                 0, precision=0, minimum=0, maximum=MOST_TOKENS, label="Most tokens", info="0: the model's limit", **wide
@@ -425,21 +437,21 @@ def show(path: str | Path, host: str | None = None, port: int | None = None) -> 
     Args:
         path: As for [`Demo`].
         host: The address to listen at; None: the Hub's own in a Space, else 127.0.0.1.
-        port: None: the first free one from 7860. OSError if a given one is taken.
+        port: None: the first free one from 7860.
+
+    Raises:
+        OSError: No page can be shown there.
     """
+    if host is not None or port is not None:  # gradio would try a hundred ports, or call every error a taken port
+        check_address(host or "127.0.0.1", port or 0)
     # The machine's own fonts: the page fetches nothing from anywhere else.
     theme = gradio.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"])
     page = Demo(path).page().queue(max_size=64)
-    try:
-        # quiet: otherwise it recommends share=True, which no command has.
-        _, url, _ = page.launch(
-            server_name=host, server_port=port, share=False, theme=theme, css=STYLE, footer_links=["api"], quiet=True,
-            max_file_size=0, app_kwargs={"middleware": [Middleware(BoundedRequests)]}, prevent_thread_lock=True,
-        )  # fmt: skip
-    except OSError as error:
-        if port is None:
-            raise
-        raise OSError(f"Cannot show the page at port {port}, which is taken: choose another --port.") from error
+    # quiet: otherwise it recommends share=True, which no command has.
+    _, url, _ = page.launch(
+        server_name=host, server_port=port, share=False, theme=theme, css=STYLE, footer_links=["api"], quiet=True,
+        max_file_size=0, app_kwargs={"middleware": [Middleware(BoundedRequests)]}, prevent_thread_lock=True,
+    )  # fmt: skip
     print(f"* Running on local URL:  {url.rstrip('/')} (Ctrl-C ends it)", flush=True)
     page.block_thread()
 

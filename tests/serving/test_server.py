@@ -1,6 +1,7 @@
 """The server gives every client its own translations, refuses excessive requests and shuts down cleanly."""
 
 import asyncio
+import contextlib
 import json
 import re
 import shutil
@@ -13,6 +14,7 @@ from threading import Event
 
 import httpx
 import pytest
+import uvicorn
 from fastapi import HTTPException
 
 from vanilla_transformer import Glossary, Punctuation, TokenizerSettings, learn_tokenizer, phrasebook, translate
@@ -245,14 +247,30 @@ def test_excess_requests_are_told_to_retry_later(server, expected, sources):
     assert all(answer.json() == right for answer in served)
 
 
-def test_disconnecting_clients_leave_the_queue(server, expected, sources):
-    body = json.dumps({"texts": sources[:16]}).encode()
+def test_disconnecting_clients_leave_the_queue(batcher, translator):
+    """Those whose texts wait behind a long batch, too: nobody reads the answers, so they are not translated."""
+    server = uvicorn.Server(uvicorn.Config(make_server(batcher, LIMITS), port=0, log_level="error"))
+    body = json.dumps({"texts": ["ab", "cd"]}).encode()
     head = f"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    for sent in (head, head + body[:9], head + body) * 5:
-        with connected(server) as connection:
-            connection.sendall(sent)
-    wait_for_queue_size(server, 0)
-    assert post(server, sources[:1]).json()["translations"] == [expected[sources[0]]]
+    with ThreadPoolExecutor() as threads:
+        done = threads.submit(server.run)
+        while not server.started:
+            time.sleep(0.005)
+        url = "http://{}:{}".format(*server.servers[0].sockets[0].getsockname())
+        try:
+            with contextlib.ExitStack() as stack:
+                for sent in (head, head + body[:9], head + body, head + body):
+                    stack.enter_context(connected(url)).sendall(sent)
+                wait_for_queue_size(url, 2)
+            wait_for_queue_size(url, 0)
+            last = batcher.submit("ef")
+            assert len(translator.batches) == 1
+        finally:
+            translator.may_go_on.set()
+            server.should_exit = True
+            done.result(timeout=20)
+    assert answers([last]) == ["fe"]
+    assert translator.batches == [["first"], ["ef"]]
 
 
 def test_pending_requests_are_answered_before_shutdown(random_translator, expected, sources):
@@ -316,6 +334,7 @@ def test_glossaries_and_markup_are_applied_and_checked(random_translator, source
         for wrong, said in (
             ({"markup": "sgml"}, "markup"),
             ({"markup": None}, "keep_numbers is for texts with markup"),
+            ({"terms": "soft"}, "terms says how to follow a glossary"),
             ({"recase": True}, "recase changes the words that markup aligns"),
             ({"repunctuate": True}, "repunctuate adds a sign that markup would align"),
             ({"respell": True}, "respell would change markup"),

@@ -48,7 +48,8 @@ def test_confidence_agrees_across_text_json_and_pipeline(model, printed, tmp_pat
     plain = output_of(*words, *SENTENCES).split("\n")
     columns = [line.split("\t") for line in output_of(*words, "--confidence", *SENTENCES).split("\n")]
     assert [line[0] for line in columns] == plain
-    assert [len(line) for line in columns[:4]] == [2, 2, 2, 1]  # a blank line stays blank
+    assert [len(line) for line in columns[:4]] == [2, 2, 2, 2]
+    assert columns[3] == ["", ""]  # a blank line has no confidence
     out = output_of(*words, "--confidence", "--json", *SENTENCES)
     records = [json.loads(line) for line in out.splitlines()]
     best = [record["translations"][0] for record in records]

@@ -164,7 +164,11 @@ def test_unknown_arguments_get_suggestions_and_usage():
         (["train", "phrasebook", "--resum"], 2, "not '--resum'; did you mean --resume?\n"),
         (["translate", "--model", "x", "--numbeams", "3"], 2, "--numbeams; did you mean --num-beams?\n"),
         (["translate", "--model", "x", "--zzz", "3"], 2, "error: unrecognized arguments: --zzz\n"),
-        (["translate", "--modle", "x"], 2, "error: the following arguments are required: --model"),
+        (["translate", "--modle", "x"], 2, "error: the following arguments are required: --model; did you mean --mod"),
+        (["translate", "--model", "x", "--workers", "0"], 2, "--workers must be at least 1, not 0"),
+        (["parse", "--model", "x", "--batch-tokens", "0"], 2, "--batch-tokens must be at least 1, not 0"),
+        (["export", "x", "--output", "y", "--to", "web", "--runtime", "z"], 2, "There is no --runtime z: give the npm"),
+        (["average", "x", "y", "--output", "z", "--last", "1"], 2, "--last is for one run folder"),
         (["translate"], 2, "error: the following arguments are required: --model"),
         (["evaluate", "--model", "x", "--hypotheses", "y"], 2, "error: Give --hypotheses FILE or --model MODEL."),
     ):

@@ -30,21 +30,24 @@ def tokenizer(files: list[Path], *, output: Path, kind: str = "bpe", vocab_size:
     logger.info("Saved the vocabulary in %s.", output)
 
 
-def average(checkpoints: list[Path], *, output: Path, last: int = 5) -> None:
+def average(checkpoints: list[Path], *, output: Path, last: int | None = None) -> None:
     """Averages the weights of checkpoints into one model.
 
     Args:
         checkpoints: Checkpoint folders, or one run folder, whose last checkpoints are taken.
         output: Folder of the averaged model; it must not exist yet.
-        last: How many of a run folder's last checkpoints to take.
+        last: How many of a run folder's last checkpoints to take; 5 if it is not given.
     """
     from ..run.folder import RunFolder
     from ..training.averaging import average_checkpoints
 
     if len(checkpoints) == 1 and (found := RunFolder(checkpoints[0]).good_checkpoints()):
+        last = 5 if last is None else last
         if not 1 <= last <= len(found):
             raise UsageError(f"{checkpoints[0]} has {len(found)} checkpoints: choose --last from 1 to {len(found)}.")
         checkpoints = found[-last:]
+    elif last is not None:
+        raise UsageError("--last is for one run folder with checkpoints: leave it out.")
     average_checkpoints(checkpoints, output)
     logger.info("Averaged %d checkpoints into %s.", len(checkpoints), output)
 
@@ -109,6 +112,8 @@ def export(
         raise UsageError(f"There is no engine {to!r} to export to: choose ctranslate2, onnx or web.")
     if runtime is not None and to != "web":
         raise UsageError("--runtime is for --to web.")
+    if runtime is not None and not runtime.exists():
+        raise UsageError(f"There is no --runtime {runtime}: give the npm package onnxruntime-web, or leave it out.")
     from ..data.known_words import KNOWN_WORDS
     from ..run.loading import find_model, load_model
 

@@ -5,7 +5,7 @@ import logging
 import sys
 from pathlib import Path
 
-from .process import use_memory_well
+from .process import check_positive, use_memory_well
 from .translate import input_blocks, search_options
 
 
@@ -42,6 +42,7 @@ def parse(
     from ..parsing.parse import parse as parse_sentences
     from ..run.loading import load_model
 
+    check_positive(batch_tokens=batch_tokens)
     options = {"batch_tokens": batch_tokens, **search_options(num_beams)}
     blocks = input_blocks(sentences, input)
     use_memory_well()

@@ -155,7 +155,7 @@ def translate(
             "the model was trained so.",
         ),
     )
-    check_positive(longest=longest)
+    check_positive(longest=longest, workers=workers, batch_tokens=batch_tokens)
     import_models()
     from ..translation import load_glossary
 
@@ -173,7 +173,7 @@ def translate(
             if json:
                 file.write(_json_of(source, hypotheses, unknown, respell))
             else:
-                file.writelines(_lines_of(number, hypotheses, bool(n_best)))
+                file.writelines(_lines_of(number, hypotheses, bool(n_best), confidence))
 
 
 def score(
@@ -468,16 +468,16 @@ def _json_of(
     return _json_line({"source": source, **flags, "translations": records}) + "\n"
 
 
-def _lines_of(number: int, hypotheses: list["Hypothesis"], n_best: bool) -> Iterator[str]:
-    """The lines of text that are written for a line."""
+def _lines_of(number: int, hypotheses: list["Hypothesis"], n_best: bool, with_confidence: bool) -> Iterator[str]:
+    """The lines of text that are written for a line; the confidence of a blank one is empty."""
     from ..translation.lines import one_line
 
     for each in hypotheses if n_best else hypotheses[:1]:
         score = "" if each.score is None else f"{each.score:.4f}"
         fields = [str(number), score] if n_best else []
         alignment = [] if each.alignment is None else [str(each.alignment)]
-        confidence = [] if each.confidence is None else [f"{each.confidence:.2f}"]
-        yield "\t".join([*fields, one_line(each.text), *alignment, *confidence]) + "\n"
+        confidence = "" if each.confidence is None else f"{each.confidence:.2f}"
+        yield "\t".join([*fields, one_line(each.text), *alignment, *[confidence] * with_confidence]) + "\n"
 
 
 def _json_line(record: dict) -> str:

@@ -85,7 +85,7 @@ def towards(tokenizer: "PreTrainedTokenizerFast", language: str | None) -> "PreT
         if language is None:
             return tokenizer
         raise ValueError(
-            f"The model translates into one language, and cannot be asked for {language!r:.60}: leave `to` out."
+            f"The model translates into one language, and cannot be asked for {language!r:.60}: leave `to` (--to) out."
         )
     if language not in languages:
         names = ", ".join(languages)

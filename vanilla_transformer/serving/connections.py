@@ -65,14 +65,20 @@ def bounds_here(seconds: float) -> Bounds:
     return Bounds(seconds, connections=min(_MOST_CONNECTIONS, files // 2), backlog=max(1, min(_BACKLOG, files // 8)))
 
 
-def listen(app, host: str, port: int, bounds: Bounds) -> None:
-    """Answers requests until SIGTERM or Ctrl-C, then finishes those taken on. OSError says why it cannot listen."""
-    try:  # uvicorn itself would end the process with three lines, and `[Errno 98]` in them
+def check_address(host: str, port: int) -> None:
+    """Raises OSError, which says why, if no server can listen there; port 0 is any."""
+    try:
         for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             socket.create_server(address[:2], family=family).close()
     except (OSError, OverflowError) as error:
         why = str(getattr(error, "strerror", None) or error).partition(" (")[0]
-        raise OSError(f"Cannot listen at {host}, port {port} ({why}): choose another --port or --host.") from error
+        place = f"{host}, port {port}" if port else host
+        raise OSError(f"Cannot listen at {place} ({why}): choose another --port or --host.") from error
+
+
+def listen(app, host: str, port: int, bounds: Bounds) -> None:
+    """Answers requests until SIGTERM or Ctrl-C, then finishes those taken on. OSError says why it cannot listen."""
+    check_address(host, port)  # uvicorn itself would end the process with three lines, and `[Errno 98]` in them
     # uvicorn's log, which no client can fill. asyncio's errors with connections go there too.
     log = deepcopy(LOGGING_CONFIG)
     log["filters"] = {"sparing": {"()": SparingFilter}}

@@ -272,6 +272,8 @@ def _wish_of(asked: TranslationRequest, backend: Backend, limits: Limits) -> Wis
         raise HTTPException(422, f"to: {wrong}: {choice}.")
     names = {each.name for each in fields(Wish)} - {"glossary", "terms"}
     wish = Wish(**{name: getattr(asked, name) for name in names})
+    if asked.terms == "soft" and asked.glossary is None:
+        raise HTTPException(422, "terms says how to follow a glossary: send one, or leave terms out.")
     if not asked.glossary:
         return wish
     if asked.terms == "soft" and not backend.knows_terms:
