@@ -34,6 +34,6 @@ def test_rewritten_windows_keep_pairs_and_number_of_batches():
         for rewrite in rewriters:
             left_as_they_are = [rewrite(batch, (7, place)) for place, batch in enumerate(left_as_they_are)]
         assert cells(in_one_window) < cells(left_as_they_are)
-        for start in range(len(batches) + 1):  # starting anywhere, as after an interruption
+        for start in range(0, len(batches) + 1, 5):  # anywhere in a window, as after an interruption
             assert list(rewritten_windows(rewriters, batches, (7,), tokens, start)) == found[start:]
         assert list(rewritten_windows(rewriters, batches, (8,), tokens)) != found

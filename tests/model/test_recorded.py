@@ -17,7 +17,10 @@ DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "source_word_d
 # ----------------------------------------------------------------------------------------------------- compilation
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+SLOW_BACKENDS = [pytest.param(name, marks=pytest.mark.slow) for name in ("aot_eager", "inductor")]
+
+
+@pytest.mark.parametrize("backend", ["eager", *SLOW_BACKENDS])
 @pytest.mark.parametrize("dropped", [0.0, 0.3])
 def test_training_compiles_to_one_graph(batch, backend, dropped):
     torch.compiler.reset()

@@ -23,7 +23,7 @@ from vanilla_transformer.command_processes import Command, run_commands
 from vanilla_transformer.commands.clean import clean
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.files import alone_in
-from vanilla_transformer.improving import _MORE_OF_CLEAN, ImproveSettings, _begin, _write_pairs, stages_of
+from vanilla_transformer.improving import _MORE_OF_CLEAN, ImproveSettings, _account, _begin, _write_pairs, stages_of
 from vanilla_transformer.run.recipe import load_recipe, load_recipe_with
 
 
@@ -279,9 +279,13 @@ def test_chain_writes_account_and_is_not_repeated(tmp_path):
     assert run_command(improving(path, output)[3:]) == 0
     assert {file: file.stat().st_mtime_ns for file in made} == made
     # A single validation pair has no interval.
-    one = improving(path, tmp_path / "one", "--data.validation", "{corpus: 'phrasebook:validation:1'}")
-    assert run_command(one[3:]) == 0
-    assert "± 0.00 | " in (tmp_path / "one" / "account.md").read_text(encoding="utf-8")
+    for side in (output / "pairs").glob("validation.*"):
+        first, *_ = gzip.decompress(side.read_bytes()).splitlines(keepends=True)
+        side.write_bytes(gzip.compress(first))
+    for translated in output.glob("*.translations.json"):
+        translated.unlink()
+    account = _account(output, *load_recipe_with(path, improve=ImproveSettings), {}, "cpu")
+    assert "± 0.00 | " in account.read_text(encoding="utf-8")
 
 
 def test_folder_begun_with_another_plan_is_rejected(tmp_path, capsys):

@@ -328,7 +328,7 @@ def test_auto_trains_on_phrase_pairs_and_resumes(tmp_path):
 def test_interrupted_auto_search_resumes(tmp_path):
     run = tmp_path / "run"
     words = ["train", "auto", "--data.train", "phrasebook:train:300", "--data.source_language", "en"]
-    words += ["--data.target_language", "de", "--minutes", "0.06", "--search", "0.3", "--output", run]
+    words += ["--data.target_language", "de", "--minutes", "0.06", "--search", "0.12", "--output", run]
     words += ["--model.d_model", "32", "--model.encoder_layers", "1", "--model.decoder_layers", "1"]
     words += ["--model.dropout", "0.1", "--tokenizer.vocab_size", "300", "--training.max_tokens", "1024"]
 
