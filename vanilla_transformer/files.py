@@ -208,7 +208,7 @@ def read_json(path: Path, remedy: str = "", kind: type = dict) -> Any:
         content = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(content, kind):
             return content
-        said = f"it holds {type(content).__name__}, not {kind.__name__}"
+        said = f"it holds {type(content).__name__}, not {'a mapping' if kind is dict else 'a list'}"
     except RecursionError:
         said = "it is nested too deeply"
     except ValueError as error:  # not UTF-8, or not JSON
