@@ -67,7 +67,7 @@ SETTINGS = {
     "training.average_last": 2,
     "training.ema_decay": 0.9,
     "training.cooldown_steps": 60,
-    "training.save_total_limit": 3,
+    "training.save_total_limit": 2,
     "training.predict_with_generate": "false",
     "decoding.num_beams": 1,
 }

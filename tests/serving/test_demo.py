@@ -71,7 +71,8 @@ def temporary(tmp_path_factory):
 @pytest.fixture(scope="module")
 def url(random_translator, temporary, tmp_path_factory):
     model = shutil.copytree(random_translator, tmp_path_factory.mktemp("with_recipe") / "model")
-    (model / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    text = RECIPE.replace("examples: []", "examples: [The dog is old.]")
+    (model / "recipe.yaml").write_text(text, encoding="utf-8")
     words = WordList()
     words.read(" ".join([TEXT] * 3))
     words.save(model, load_model(model)[1])

@@ -63,6 +63,11 @@ def test_best_and_newest_checkpoints_are_kept(run):
     folder = run(10, 20, 30, best=10)
     recover(folder, arguments(2))
     assert names(folder) == ["10", "30"]
+    for best, left in ((10, ["10", "30", "40"]), (30, ["30", "40"])):  # an old best one is not averaged
+        shutil.rmtree(folder.path)
+        folder = run(10, 20, 30, 40, best=best)
+        recover(folder, arguments(2, average_last=2))
+        assert names(folder) == left
 
 
 def test_requested_checkpoint_is_not_counted_and_later_removed(run):

@@ -317,12 +317,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             self.lr_scheduler_kwargs = {"mode": mode, **(self.lr_scheduler_kwargs or {})}
         if self.save_total_limit is None:
             self.save_total_limit = max(2, self.average_last + 1)  # the best one and the last one in any case
-        # The best one counts, too: it may be older than all that are averaged.
-        least = self.average_last + (self.average_last > 0 and self.metric_for_best_model is not None)
-        if self.save_total_limit < least:
+        if self.save_total_limit < self.average_last:
             raise ValueError(
-                f"save_total_limit {self.save_total_limit} keeps too few checkpoints for average_last "
-                f"{self.average_last} and the best one: it must be at least {least}."
+                f"save_total_limit {self.save_total_limit} keeps fewer checkpoints than the {self.average_last} of "
+                "average_last: raise the one or lower the other."
             )
 
     def get_cooldown_steps(self, max_steps: int) -> int:

@@ -127,6 +127,7 @@ def was_cut_short(checkpoint: Path) -> bool:
 def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | None) -> None:
     """Keeps `save_total_limit` checkpoints, among them the newest and the best. Their order is the number of updates.
 
+    If the best is older than those that are averaged, it takes the place of none of them: then there may be one more.
     (transformers orders them by file time, which a clock that is set back reverses.)
 
     A checkpoint that was saved on request is an extra one: it displaces no other, and is removed once a regular one
@@ -137,8 +138,10 @@ def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | No
         return
     newest = checkpoints[-1]
     by_number = args.save_strategy == "steps"
-    counted = [p for p in checkpoints if p.name == best or not by_number or is_regular(p, args)]
-    removable = [path for path in counted if path != newest and path.name != best]
+    regular = [path for path in checkpoints if not by_number or is_regular(path, args)]
+    counted = [path for path in checkpoints if path.name == best or path in regular]
+    kept = {newest, *regular[len(regular) - args.average_last :]}
+    removable = [path for path in counted if path not in kept and path.name != best]
     removable = removable[: max(0, len(counted) - args.save_total_limit)]
     if newest in counted:
         removable += [path for path in checkpoints if path not in counted]
