@@ -371,15 +371,8 @@ def _options(
             temperature = gradio.Slider(0.1, 2, 1, step=0.1, label="Temperature", info="of sampling", **wide)
             top_k = gradio.Slider(0, 100, 0, step=1, label="Top k", info="of sampling; 0 is all", **wide)
             top_p = gradio.Slider(0.05, 1, 1, step=0.05, label="Top p", info="of sampling", **wide)
-            seed = gradio.Number(
-                0,
-                precision=0,
-                minimum=0,
-                maximum=2**32 - 1,
-                label="Seed",
-                info="of sampling; 0: never the same",
-                **wide,
-            )
+            about = "of sampling; 0: never the same"
+            seed = gradio.Number(0, precision=0, minimum=0, maximum=2**32 - 1, label="Seed", info=about, **wide)
         with gradio.Row():
             tokens = gradio.Number(
                 0, precision=0, minimum=0, maximum=MOST_TOKENS, label="Most tokens", info="0: the model's limit", **wide

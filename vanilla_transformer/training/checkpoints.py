@@ -140,8 +140,8 @@ def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | No
     by_number = args.save_strategy == "steps"
     regular = [path for path in checkpoints if not by_number or is_regular(path, args)]
     counted = [path for path in checkpoints if path.name == best or path in regular]
-    kept = {newest, *regular[len(regular) - args.average_last :]}
-    removable = [path for path in counted if path not in kept and path.name != best]
+    averaged = regular[-args.average_last :] if args.average_last else []
+    removable = [path for path in counted if path not in (newest, *averaged) and path.name != best]
     removable = removable[: max(0, len(counted) - args.save_total_limit)]
     if newest in counted:
         removable += [path for path in checkpoints if path not in counted]

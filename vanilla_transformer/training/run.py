@@ -10,7 +10,7 @@ from pickle import UnpicklingError
 
 import torch
 from datasets import Dataset
-from transformers import set_seed
+from transformers import PreTrainedTokenizerFast, set_seed
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from ..data.known_words import KNOWN_WORDS
@@ -166,13 +166,7 @@ def _make_trainer(
     tokenizer, train_pairs, measured = data.encode(folder, arguments)
     config = VanillaTransformerConfig(vocab_size=len(tokenizer), **recipe.model)
     if config.position_embedding_type == "learned":
-        _check_positions(config.max_position_embeddings, recipe, measured)
-        for example in recipe.evaluation.examples[:1]:
-            if (longest := len(tokenizer(example).input_ids)) > config.max_position_embeddings:
-                raise ValueError(
-                    f"evaluation.examples: the first has {longest} tokens, and the model has "
-                    f"{config.max_position_embeddings} learned positions: give a shorter one."
-                )
+        _check_positions(config.max_position_embeddings, recipe, measured, tokenizer)
     model = VanillaTransformerForConditionalGeneration(config)
     if recipe.initial_model is not None and not folder.good_checkpoints():
         take_weights(model, recipe.initial_model, tokenizer)
@@ -204,8 +198,10 @@ def _make_trainer(
     return trainer
 
 
-def _check_positions(places: int, recipe: Recipe, measured: Mapping[str, Dataset]) -> None:
-    """Raises ValueError if a pair would have more tokens than there are learned positions: it may come only late."""
+def _check_positions(
+    places: int, recipe: Recipe, measured: Mapping[str, Dataset], tokenizer: PreTrainedTokenizerFast
+) -> None:
+    """Raises ValueError if a text would have more tokens than there are learned positions: it may come only late."""
     remedy = "raise model.max_position_embeddings, or"
     for name in ("max_source_length", "max_target_length"):
         if (longest := getattr(recipe.data, name)) > places:
@@ -221,6 +217,12 @@ def _check_positions(places: int, recipe: Recipe, measured: Mapping[str, Dataset
                     f"{name}: pair {number} has {longest} tokens, and the model has {places} learned positions: "
                     f"{remedy} leave the pair out."
                 )
+    for example in recipe.evaluation.examples[:1]:  # whose attention is drawn
+        if (longest := len(tokenizer(example).input_ids)) > places:
+            raise ValueError(
+                f"evaluation.examples: the first has {longest} tokens, and the model has {places} learned positions: "
+                f"{remedy} give a shorter one."
+            )
 
 
 def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: str) -> None:

@@ -97,8 +97,8 @@ class RunData:
             with naming_in_errors(f"data.test.{name}" if name in data.test else "data.validation"):
                 measured[name] = opened(read_corpus, name, where, source, target)
             several = len(data.target_languages) > 1
-            known = data.target_languages if several else map(base_of, data.target_languages)  # pt is like pt_BR
-            if (target if several else base_of(target)) not in known:
+            as_known = str if several else base_of  # for one language, pt is like pt_BR
+            if as_known(target) not in map(as_known, data.target_languages):
                 raise ValueError(f"{name}: no training corpus has the target language {target!r}.")
             if several:
                 measured[name].tag = language_tag(target)

@@ -151,8 +151,10 @@ def score(
 def remove_translations(folder: RunFolder) -> None:
     """Removes the translations of the sets that the run's scores name; other files beside them are the user's."""
     with contextlib.suppress(ValueError, KeyError, TypeError, FileNotFoundError):  # no scores, or damaged ones
-        for name in {record["test_set"] for record in read_json(folder.scores, kind=list)}:
-            (folder.translations / f"{name}.jsonl").unlink(missing_ok=True)
+        names = {f"{record['test_set']}.jsonl" for record in read_json(folder.scores, kind=list)}
+        for path in folder.translations.iterdir():  # so that no name can lead elsewhere
+            if path.name in names:
+                path.unlink()
 
 
 def best_by_validation(scored: Mapping[Path, Sequence[Mapping]], metric: str) -> Path:
