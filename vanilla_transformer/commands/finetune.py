@@ -50,8 +50,8 @@ def finetune(
         trust_remote_code: Run code that comes with the model; models of this package need none of it.
         new_tokens: Words to add to the vocabulary, each as one token.
         lora_rank: Train only LoRA adapters of this rank and the rows of new tokens.
-        lora_alpha: Scale of the adapters; by default twice the rank.
-        lora_dropout: Dropout on the inputs of the adapters.
+        lora_alpha: With --lora_rank: scale of the adapters; by default twice the rank.
+        lora_dropout: With --lora_rank: dropout on the inputs of the adapters.
         lora_target_modules: Names of the layers that get adapters; by default q_proj and v_proj.
         merge_adapter: Save the whole model with its adapters merged in, not the adapters.
         r_drop_alpha: Weight of R-Drop: each pair passes twice; 5 in its paper. Only for models of this package.
@@ -59,8 +59,8 @@ def finetune(
         max_target_length: Train on no pair with more target tokens than this.
         max_train_samples: Train on at most this many pairs, the first ones.
         max_eval_samples: Validate on at most this many pairs, the first ones.
-        num_beams: Hypotheses of validation's search; by default the model's own setting.
-        metric: Scores, named as in `evaluate`; by default sacrebleu.
+        num_beams: With --predict_with_generate: hypotheses of validation's search; by default the model's own setting.
+        metric: With --predict_with_generate: scores, named as in `evaluate`; by default sacrebleu.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     from ..training.finetuning import FinetuningArguments, finetune, training_arguments
