@@ -81,7 +81,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     | `weight_decay` | 0 | 0 | none in the paper: without it AdamW is Adam |
     | `eval_strategy` | steps | no | validation loss and BLEU belong to a run |
     | `eval_steps`, `save_steps` | 1000 | 500 | a checkpoint every so many updates (the paper: every 10 minutes) |
-    | `save_total_limit` | `average_last` + 1 | none | enough for averaging, and the best one, which is kept in any case; at least 2 |
+    | `save_total_limit` | `average_last` + 1 | none | for averaging, and the best one, kept in any case; at least 2 |
     | `metric_for_best_model` | bleu | none | decides "best" and early stopping; or chrf; "loss" without generation |
     | `load_best_model_at_end` | True | False | the best checkpoint is kept and saved |
     | `predict_with_generate` | True | False | validation BLEU by translating |
