@@ -21,6 +21,8 @@ case "$(cat .venv/installed 2>/dev/null)" in
 *)
     [ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
     echo "Installing the package${extras:+ with what its tests need} into .venv (once; ${to_install:-several minutes}) ..." >&2
+    # The pip that comes with a Python may be years old; this one takes two thirds of the time.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check pip==26.3
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-compile \
         --editable ".${extras:+[$extras]}"
     # pip would compile on one core, and also a third that is hardly ever imported: tests, and the models of transformers.

@@ -11,12 +11,13 @@ PYTHON = '#!/bin/sh\necho "$@" >>"$(dirname "$0")/../../told"\n'
 
 
 def sourced(folder: Path, extras: str) -> list[str]:
-    """The pip commands that a script needing these extras runs in .venv."""
+    """What a script needing these extras tells .venv's pip to install."""
     (folder / "told").unlink(missing_ok=True)
     script = f'set -euo pipefail\nextras={extras}\n. "{folder}/scripts/environment.sh"'
     subprocess.run(["bash", "-c", script], check=True, capture_output=True)
     told = (folder / "told").read_text().splitlines() if (folder / "told").exists() else []
-    return [line for line in told if " pip " in line]
+    install = "-m pip install --quiet --disable-pip-version-check "
+    return [line.removeprefix(install) for line in told if line.startswith(install)]
 
 
 def test_extras_are_installed_once_and_only_on_request(tmp_path):
@@ -27,12 +28,12 @@ def test_extras_are_installed_once_and_only_on_request(tmp_path):
     python.parent.mkdir(parents=True)
     python.write_text(PYTHON)
     python.chmod(0o755)
-    install = "-m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-compile --editable"
+    package = "--constraint constraints.txt --no-compile --editable ."
     assert "extras=" not in (ROOT / "scripts" / "quickstart.sh").read_text(encoding="utf-8")
     assert "extras=test\n" in (ROOT / "scripts" / "test.sh").read_text(encoding="utf-8")
-    assert sourced(tmp_path, "") == [f"{install} ."]
+    assert sourced(tmp_path, "") == ["pip==26.3", package]
     assert sourced(tmp_path, "") == []
-    assert sourced(tmp_path, "test") == [f"{install} .[test]"]
+    assert sourced(tmp_path, "test") == ["pip==26.3", f"{package}[test]"]
     assert sourced(tmp_path, "test") == sourced(tmp_path, "") == []
     (tmp_path / "constraints.txt").write_text("torch==2.12.0\n")
-    assert sourced(tmp_path, "") == [f"{install} ."]
+    assert sourced(tmp_path, "") == ["pip==26.3", package]
