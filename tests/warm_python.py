@@ -1,4 +1,4 @@
-"""Processes that need not import torch and transformers: forks of one that has done so, and nothing else."""
+"""Processes that need not import torch and transformers: forks of one that has done so."""
 
 import json
 import os
@@ -65,8 +65,9 @@ def forked(connection):
     sys.argv = ["-c", *request["arguments"]]
     return request["code"]
 
-for name in sys.argv[2:]:
+for name in sys.argv[3:]:
     importlib.import_module(name)
+exec(sys.argv[2])
 gc.freeze()  # or every fork would look through all that at its end, which takes a second
 exec(compile(forked(socket.socket(fileno=int(sys.argv[1]))), "<string>", "exec"), {"__name__": "__main__"})
 """
@@ -169,15 +170,20 @@ class WarmProcess:
 
 
 class WarmPython:
-    """A Python that has imported modules, and starts processes that have them too."""
+    """A Python that has imported modules, and starts processes that have them too.
 
-    def __init__(self, *modules: str):
-        self._modules, self._connection = modules, None
+    Args:
+        modules: Their names.
+        code: What it runs once they are imported.
+    """
+
+    def __init__(self, *modules: str, code: str = ""):
+        self._modules, self._code, self._connection = modules, code, None
 
     def _launch(self) -> None:
         self._connection, theirs = socket.socketpair()  # it exits when this end is closed
         with theirs:
-            words = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), *self._modules]
+            words = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), self._code, *self._modules]
             subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
 
     def start(
@@ -262,17 +268,32 @@ def _stream(kind: int | TextIO | None, number: int) -> tuple[TextIO | None, int]
 
 
 PACKAGE = WarmPython(
-    "vanilla_transformer.cli",
+    "vanilla_transformer.command_line",
+    "vanilla_transformer.cleaning.cleaning",
+    "vanilla_transformer.sharing.publishing",
     "vanilla_transformer.training.run",
-    "vanilla_transformer.commands.translate",
     "vanilla_transformer.evaluation.own_metrics",
     "vanilla_transformer.evaluation.tokenizers",
     "vanilla_transformer.parsing.tree_metric",
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",
+    "PIL.PngImagePlugin",
+    "fastapi.middleware",
+    "ftfy",
+    "py3langid.langid",
+    "rensa",
+    "uvicorn.server",
     "transformers.models.marian.modeling_marian",
     "transformers.models.marian.tokenization_marian",
     "transformers.utils.logging",
+    # Also what takes a new process longest: the table of all architectures, which every loaded model is looked up in,
+    # with its hundreds of patterns (0.2 seconds), and the model that identifies languages (0.4 seconds).
+    code="""
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+from vanilla_transformer.cleaning.languages import is_identified
+get_checkpoint_conversion_mapping("")
+is_identified("en")
+""",
 )
 # Without libraries that read the Hub's address at import.
 LIBRARIES = WarmPython(

@@ -3,10 +3,9 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from subprocess import CompletedProcess
 from urllib.parse import unquote
 
 import pytest
@@ -17,6 +16,8 @@ from vanilla_transformer.command_line import COMMANDS
 from vanilla_transformer.evaluation.metrics import METRICS
 from vanilla_transformer.run.recipe import _OPEN_SECTIONS
 
+from ..warm_python import PACKAGE
+
 
 pytest.importorskip("furo")
 pytest.importorskip("myst_nb")
@@ -24,9 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 STRICT = ("-W", "-n", "--keep-going")
 
 
-def build(docs: Path, out: Path, builder: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "sphinx", *STRICT, "-q", "-b", builder, str(docs), str(out)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=600)
+def build(docs: Path, out: Path, builder: str) -> CompletedProcess:
+    code = "import sys; from sphinx.cmd.build import main; sys.exit(main(sys.argv[1:]))"
+    return PACKAGE.run(code, *STRICT, "-q", "-b", builder, docs, out, timeout=600)
 
 
 @pytest.fixture(scope="module")
