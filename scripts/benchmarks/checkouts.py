@@ -33,6 +33,7 @@ TASKS = {
     "beam_tiny": ("tiny", "search", {"num_beams": 4, "sentences": 16}),
     "beam_tiny_many": ("tiny", "search", {"num_beams": 4, "sentences": 256}),
     "beam_tiny_alone": ("tiny", "search", {"num_beams": 4, "sentences": 1}),
+    "beam_tiny_no_repeat": ("tiny", "search", {"num_beams": 4, "sentences": 16, "no_repeat_ngram_size": 3}),
     "greedy_tiny": ("tiny", "search", {"num_beams": 1, "sentences": 64}),
     "beam_base": ("base", "search", {"num_beams": 4, "sentences": 16}),
     "greedy_base": ("base", "search", {"num_beams": 1, "sentences": 64}),
@@ -86,8 +87,9 @@ def prepared(name: str) -> Callable[[], object]:
         else:
             pack_linear(model)
     length = {"max_new_tokens": 24, "eos_token_id": 7999, "max_length_offset": None}
+    of_search = {name: options[name] for name in ("num_beams", "no_repeat_ngram_size") if name in options}
     model.generation_config.update(**length)
-    return lambda: model.generate(source, attention_mask=mask, num_beams=options["num_beams"], do_sample=False)
+    return lambda: model.generate(source, attention_mask=mask, do_sample=False, **of_search)
 
 
 def training_steps(model, tokens: int, bf16: bool = False, r_drop_alpha: float = 0.0) -> Callable[[], None]:

@@ -180,6 +180,18 @@ def test_constraints_are_met_within_opus_mts_rules(tiny_model, sources):
     assert not model.generate(**options, force_words_ids=[[9]]).constraints_met.any()
 
 
+def test_constraints_are_met_without_repetitions(tiny_model, sources):
+    options = {**sources, "num_beams": 4, "max_length": 20, "return_dict_in_generate": True, "no_repeat_ngram_size": 2}
+    model = tiny_model()
+    found = model.generate(**options, force_words_ids=[[30, 31], [12]])
+    assert found.constraints_met.all()
+    for row in found.sequences.tolist():
+        tokens = [token for token in row if token != 1]
+        assert (30, 31) in pairwise(tokens)
+        assert len(set(pairwise(tokens))) == len(tokens) - 1
+    assert not model.generate(**options, force_words_ids=[[30, 31], [30, 31]]).constraints_met.any()
+
+
 def test_invalid_constraints_are_rejected_and_empty_ones_ignored(tiny_model, sources):
     model = tiny_model()
     for given, message in (

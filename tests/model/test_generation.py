@@ -30,7 +30,7 @@ def without_padding(row):
 def test_the_cache_changes_nothing(tiny_model, unlabelled, strategy):
     model, options = tiny_model(), STRATEGIES[strategy]
     if strategy == "sampled":  # by transformers in both cases: ours draws other random numbers
-        options = {**options, "no_repeat_ngram_size": 20}
+        options = {**options, "encoder_no_repeat_ngram_size": 20}
     cached = generate(model, unlabelled, **options, use_cache=True)
     assert torch.equal(cached, generate(model, unlabelled, **options, use_cache=False))
 

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -273,6 +274,16 @@ SEARCHES = {
     "OPUS-MT's, prefix": OF_OPUS | {"decoder_input_ids": torch.tensor([[0, 9, 11]] * 5)},
     "bad words": {"num_beams": 3, "bad_words_ids": [[9], [2], [11], [12]], "length_penalty_type": "length"},
     "bad words, greedy": {"num_beams": 1, "bad_words_ids": [[9], [2], [11], [12]]},
+    "nothing twice": {"num_beams": 4, "no_repeat_ngram_size": 1, "length_penalty_type": "length"},
+    "no two twice": {"num_beams": 4, "no_repeat_ngram_size": 2, "max_new_tokens": 20, "max_length_offset": None},
+    "no two twice, greedy": {"num_beams": 1, "no_repeat_ngram_size": 2, "max_new_tokens": 20},
+    "no two twice, of the prefix either": {
+        "num_beams": 3,
+        "no_repeat_ngram_size": 2,
+        "decoder_input_ids": torch.tensor([[0, 9, 11, 9, 12, 9]] * 5),
+        "length_penalty_type": "length",
+    },
+    "no three twice, and OPUS-MT's": OF_OPUS | {"no_repeat_ngram_size": 3, "max_length": 20},
     "one end of two is forced": {
         "num_beams": 3,
         "max_length": 6,
@@ -311,7 +322,7 @@ class Nothing(LogitsProcessor):
 
 ELSEWHERE = {
     "a logits processor": {"logits_processor": [Nothing()]},
-    "a field that makes one": {"no_repeat_ngram_size": 3},
+    "a field that makes one": {"encoder_no_repeat_ngram_size": 3},
     "bad words of two tokens": {"bad_words_ids": [[5], [6, 7]]},
     "two forced ends": {"forced_eos_token_id": [2, 7], "eos_token_id": [2, 7]},
     "processors in another order": {"logits_processor": [LogitNormalization(), NoBadWordsLogitsProcessor([[9]])]},
@@ -538,6 +549,15 @@ def test_samples_are_drawn_from_the_models_distribution(tiny_model, ours_used):
         assert (error < 5 * (probabilities * (1 - probabilities) / 4000).sqrt() + 4 / 4000).all()
         assert (shares[probabilities == 0] == 0).all()
     assert len(ours_used) == 5
+
+
+def test_samples_repeat_nothing(tiny_model, sources, ours_used):
+    drawn = tiny_model().generate(
+        **sources, do_sample=True, no_repeat_ngram_size=2, num_return_sequences=20, max_new_tokens=40, eos_token_id=None
+    )
+    assert ours_used
+    for row in drawn.tolist():
+        assert len(set(pairwise(row))) == 40
 
 
 def test_seed_repeats_samples_and_top_1_is_greedy(tiny_model, sources, ours_used):

@@ -16,6 +16,7 @@ from transformers.generation.logits_process import (
     LogitNormalization,
     MinPLogitsWarper,
     NoBadWordsLogitsProcessor,
+    NoRepeatNGramLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -38,8 +39,8 @@ MAX_LENGTH_OFFSET = 50
 
 _WARPERS = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinPLogitsWarper)
 # Places of the logits processors that our searches know, in transformers' order.
-_PLACES = {NoBadWordsLogitsProcessor: 0, ForcedEOSTokenLogitsProcessor: 1, LogitNormalization: 3}
-_PLACES |= dict.fromkeys(_WARPERS, 2)
+_PLACES = {NoRepeatNGramLogitsProcessor: 0, NoBadWordsLogitsProcessor: 1, ForcedEOSTokenLogitsProcessor: 2}
+_PLACES |= dict.fromkeys(_WARPERS, 3) | {LogitNormalization: 4}
 
 # Our fields of the generation config, and their values when a config lacks them.
 OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None}
@@ -132,7 +133,8 @@ class PaperGeneration:
     """Puts the paper's length limit, its length penalty and our searches into `GenerationMixin`, the next base class.
 
     Greedy search, beam search and sampling that ask for nothing special run on [`StepwiseDecoder`]. They know
-    `bad_words_ids` of single tokens, `forced_eos_token_id` and `renormalize_logits`, which OPUS-MT's models have.
+    `no_repeat_ngram_size`, and `bad_words_ids` of single tokens, `forced_eos_token_id` and `renormalize_logits`, which
+    OPUS-MT's models have.
     Everything else (other logits processors, other stopping criteria, streamers, a cache of the caller's, scores or
     attentions of every step, prompts of PEFT) runs in transformers, with the same length limit and length penalty. With
     `return_dict_in_generate` a beam search always has `sequences_scores`; beam indices and the cache come with the
@@ -433,17 +435,18 @@ def _restrictions(
 ) -> tuple[Restrictions, LogitsProcessorList]:
     """What our searches do themselves of a list of processors, and the others. Outputs begin with `before` tokens.
 
-    Ours are those that OPUS-MT's models come with: they never choose padding, force the end at the greatest length,
-    and normalise scores again. In another order than transformers' own they can mean something else: then all are left
-    to transformers.
+    Ours are that of `no_repeat_ngram_size`, and those that OPUS-MT's models come with: they never choose padding,
+    force the end at the greatest length, and normalise scores again. In another order than transformers' own they can
+    mean something else: then all are left to transformers.
     """
     places = [_PLACES.get(type(each), len(_PLACES)) for each in processors]
-    of_place = [[each for each, place in zip(processors, places, strict=True) if place == here] for here in range(4)]
-    bad_words, forced_ends, warpers, normalizations = of_place
+    of_place = [[each for each, place in zip(processors, places, strict=True) if place == here] for here in range(5)]
+    no_repeats, bad_words, forced_ends, warpers, normalizations = of_place
     forbidden = [words for each in bad_words for words in each.sequence_bias]
     are_ours = (
         places == sorted(places)
         and len(_PLACES) not in places
+        and len(no_repeats) <= 1
         and len(forced_ends) <= 1
         and all(each.eos_token_id.numel() == 1 for each in forced_ends)
         and all(len(words) == 1 and 0 <= words[0] < vocabulary for words in forbidden)
@@ -451,7 +454,8 @@ def _restrictions(
     if not are_ours:
         return Restrictions(), processors
     last = next(((each.max_length - before, int(each.eos_token_id)) for each in forced_ends), None)
-    restrictions = Restrictions(tuple(word for [word] in forbidden), last, renormalized=bool(normalizations))
+    once = next((each.ngram_size for each in no_repeats), 0)
+    restrictions = Restrictions(tuple(word for [word] in forbidden), once, last, renormalized=bool(normalizations))
     return restrictions, LogitsProcessorList(warpers)
 
 

@@ -105,29 +105,47 @@ class Restrictions:
 
     Attributes:
         forbidden: Tokens that no translation has (`bad_words_ids` of one token each).
+        once: No translation has the same so many tokens in a row twice, its prefix included (`no_repeat_ngram_size`).
+            0: any may.
         last: The greatest length of a translation, and the token that must be in that place (`forced_eos_token_id`).
             None: any may.
         renormalized: The probabilities of the tokens that may be chosen sum to 1 (`renormalize_logits`).
     """
 
     forbidden: tuple[int, ...] = ()
+    once: int = 0
     last: tuple[int, int] | None = None
     renormalized: bool = False
 
-    def on(self, scores: torch.Tensor, length: int) -> torch.Tensor:
-        """Changes scores (..., vocabulary) in place: those of the tokens that make translations of this length."""
+    def on(self, scores: torch.Tensor, length: int, before: torch.LongTensor | None) -> torch.Tensor:
+        """Changes the scores of the next tokens, (sentences, beams, vocabulary), in place.
+
+        Args:
+            scores: Logits or log-probabilities.
+            length: How many tokens the translations will have, without the prefix.
+            before: Their tokens up to now, with the prefix, (sentences, beams, tokens); needed if `once` is not 0.
+        """
         if self.last is not None and length == self.last[0]:
             scores.fill_(-torch.inf)[..., self.last[1]] = 0
-        elif self.forbidden:
+            return scores
+        if self.forbidden:
             scores[..., self.forbidden] = -torch.inf
+        if 0 < self.once <= before.shape[2]:
+            runs = before.unfold(2, self.once, 1)  # (sentences, beams, places, once)
+            begun = before[:, :, None, before.shape[2] + 1 - self.once :]
+            again = (runs[..., :-1] == begun).all(dim=3)
+            added = torch.zeros(again.shape, dtype=scores.dtype, device=scores.device).masked_fill_(again, -torch.inf)
+            scores.scatter_add_(2, runs[..., -1], added)  # one run of several that end alike is enough
         return scores
 
-    def normalised(self, scores: torch.Tensor, length: int, normalisers: Normalisers) -> torch.Tensor:
-        """The normalisers of logits (..., vocabulary), which are restricted in place."""
+    def normalised(
+        self, scores: torch.Tensor, length: int, before: torch.LongTensor | None, normalisers: Normalisers
+    ) -> torch.Tensor:
+        """The normalisers of logits (sentences, beams, vocabulary), which are changed as by `on`."""
         if self.renormalized:
-            return normalisers(self.on(scores, length))
+            return normalisers(self.on(scores, length, before))
         found = normalisers(scores)
-        self.on(scores, length)
+        self.on(scores, length, before)
         return torch.zeros_like(found) if self.last is not None and length == self.last[0] else found
 
 
@@ -381,6 +399,7 @@ def beam_search(
     hypotheses = Hypotheses(everything, beams)
     so_far = torch.full((len(prefix), beams), -torch.inf, device=device)
     so_far[:, 0] = 0  # all hypotheses are the same to begin with
+    before = prefix[:, None].expand(-1, beams, -1) if restrictions.once else None
     normalisers = Normalisers()
     for position in range(prefix.shape[1] - 1):
         decoder.states(prefix[:, position, None].expand(-1, beams))
@@ -390,7 +409,8 @@ def beam_search(
         for block in _blocks(decoder, len(hypotheses.sentences), device):
             scores = decoder.scores_of(states, block)  # (sentences, beams, vocabulary)
             length = hypotheses.tokens.shape[2] + 1
-            offsets = so_far[block] - restrictions.normalised(scores, length, normalisers)
+            before_these = None if before is None else before[block]
+            offsets = so_far[block] - restrictions.normalised(scores, length, before_these, normalisers)
             vocabulary = scores.shape[2]
             if constraints is not None:
                 scores, offsets = scores.add_(offsets[..., None]), torch.zeros_like(offsets)
@@ -400,11 +420,14 @@ def beam_search(
         so_far, *chosen = hypotheses.advance(values, places, vocabulary, further, rules)
         so_far, parents, tokens = (_on_device(each, device) for each in (so_far.to(torch.get_default_dtype()), *chosen))
         decoder.continue_from(parents)
+        if before is not None:
+            before = torch.cat((before.gather(1, parents[..., None].expand_as(before)), tokens[..., None]), dim=2)
         if (rows := _rows_to_keep([sentence.done for sentence in hypotheses.sentences])) is not None:
             hypotheses.keep(rows)
             rows = _on_device(torch.tensor(rows, device="cpu"), device)
             decoder.keep(rows)
             so_far, tokens = so_far.index_select(0, rows), tokens.index_select(0, rows)
+            before = None if before is None else before.index_select(0, rows)
     return [sentence.finished for sentence in everything]
 
 
@@ -435,13 +458,16 @@ def sample(
     for position in range(prefix.shape[1] - 1):
         decoder.states(prefix[:, position, None].expand(-1, decoder.beams))
     tokens = prefix[:, -1, None].expand(-1, decoder.beams)
+    before = prefix[:, None].expand(-1, decoder.beams, -1) if restrictions.once else None
     while not all(done := samples.done()):
         if (rows := _rows_to_keep(done)) is not None:
             samples.keep(rows)
             rows = _on_device(torch.tensor(rows, device="cpu"), device)
             decoder.keep(rows)
             tokens = tokens.index_select(0, rows)
-        scores = restrictions.on(decoder.scores(tokens), len(samples.steps) + 1)
+            before = None if before is None else before.index_select(0, rows)
+        scores = restrictions.on(decoder.scores(tokens), len(samples.steps) + 1, before)
         tokens = choose(scores.flatten(0, 1)).view(-1, decoder.beams)
+        before = None if before is None else torch.cat((before, tokens[..., None]), dim=2)
         samples.append(tokens.cpu(), eos_ids)
     return samples.translations()
