@@ -88,7 +88,8 @@ def test_cache_has_one_layer_per_decoder_layer(unlabelled):
     [
         {"num_beams": 1},
         {"num_beams": 3},
-        {"num_beams": 1, "do_sample": True, "encoder_no_repeat_ngram_size": 20},  # by transformers: ours draws other numbers
+        # By transformers: ours draws other numbers.
+        {"num_beams": 1, "do_sample": True, "encoder_no_repeat_ngram_size": 20},
     ],
 )
 def test_given_cache_is_filled(unlabelled, options):

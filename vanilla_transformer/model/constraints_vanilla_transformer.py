@@ -195,7 +195,7 @@ class LexicalConstraints(StoppingCriteria):
     def __call__(self, input_ids, scores, **kwargs):
         raise ValueError(
             "Constraints need the plain beam search of this package: num_beams of 2 or more, do_sample=False, a model "
-            "in evaluation mode, and no logits processors but those of no_repeat_ngram_size, single bad words, a forced "
+            "in evaluation mode, no logits processors but those of no_repeat_ngram_size, single bad words, a forced "
             "end and renormalised scores, no stopping criteria, and no scores or attentions of every step."
         )
 
