@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 import sacrebleu
@@ -17,6 +15,7 @@ from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransf
 from vanilla_transformer.run.loading import load_its_tokenizer, word_counts_of
 from vanilla_transformer.translation import Spelling
 
+from ..warm_python import CLI, PACKAGE
 from .conftest import command, finished, lines_of, output_of, refused, write_small_model, written
 
 
@@ -149,11 +148,9 @@ class TestEvaluate:
         arguments = ("--hypotheses", worse, "--references", corpus / "test.de", "--metrics", "chrf", "--segments")
         read, write = os.pipe()
         os.close(read)
-        done = subprocess.run(
-            [sys.executable, "-m", "vanilla_transformer.cli", "evaluate", *map(str, arguments)], stdout=write,
-            stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )  # fmt: skip
-        os.close(write)
+        with open(write, "w") as closed:
+            environment = {"PYTHONUNBUFFERED": unbuffered}
+            done = PACKAGE.run(CLI, "evaluate", *arguments, stdout=closed, environment=environment)
         assert (done.returncode, done.stderr) == (141, "")
 
     def test_word_metrics_warn_for_unspaced_languages(self, corpus):
