@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 
 from vanilla_transformer.model import modeling_vanilla_transformer, steps_vanilla_transformer
 from vanilla_transformer.model.masks_vanilla_transformer import without_cudnn
-from vanilla_transformer.model.search_vanilla_transformer import exact_top_k
+from vanilla_transformer.model.search_vanilla_transformer import Restrictions, exact_top_k
 from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
 from vanilla_transformer.translation import translate
 from vanilla_transformer.translation.precision import in_precision
@@ -63,10 +63,11 @@ def test_training_step_reads_no_tensor_values(make_model, options, output_bias):
 def test_search_step_reads_no_tensor_values(make_model):
     model = make_model().eval().to("meta")
     tokens = torch.ones(3, 4, dtype=torch.long, device="meta")
+    restrictions, before = Restrictions(forbidden=(5, 6), once=3), tokens[..., None].expand(-1, -1, 7)
     with torch.no_grad():
         decoder = StepwiseDecoder(model, torch.ones(3, 5, model.config.d_model, device="meta"), None, beams=4)
         for _ in range(3):
-            scores = decoder.scores(tokens)
+            scores = restrictions.on(decoder.scores(tokens), 7, before)
             values, places = exact_top_k(scores.log_softmax(dim=-1).flatten(1), 8)
             decoder.continue_from(places[:, :4] // scores.shape[2])
         decoder.keep(torch.ones(2, dtype=torch.long, device="meta"))
