@@ -3,7 +3,6 @@
 import copy
 import itertools
 import math
-from itertools import pairwise
 
 import pytest
 import torch
@@ -556,7 +555,7 @@ def test_samples_repeat_nothing(tiny_model, sources, ours_used):
     )
     assert ours_used
     for row in drawn.tolist():
-        assert len(set(pairwise(row))) == 40
+        assert len(set(itertools.pairwise(row))) == 40
 
 
 def test_seed_repeats_samples_and_top_1_is_greedy(tiny_model, sources, ours_used):
