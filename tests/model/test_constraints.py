@@ -189,7 +189,11 @@ def test_constraints_are_met_without_repetitions(tiny_model, sources):
         tokens = [token for token in row if token != 1]
         assert (30, 31) in pairwise(tokens)
         assert len(set(pairwise(tokens))) == len(tokens) - 1
-    assert not model.generate(**options, force_words_ids=[[30, 31], [30, 31]]).constraints_met.any()
+    # Phrases come first: one that is wanted twice is there twice, and one may repeat tokens or share some with others.
+    for phrases in ([[30, 31], [30, 31], [12]], [[5, 6, 5, 6]], [[12, 5, 6, 7], [5, 6, 7]]):
+        found = model.generate(**options, force_words_ids=phrases)
+        assert found.constraints_met.all()
+        assert all(has_all(row, [[phrase] for phrase in phrases]) for row in found.sequences.tolist())
 
 
 def test_invalid_constraints_are_rejected_and_empty_ones_ignored(tiny_model, sources):

@@ -558,6 +558,14 @@ def test_samples_repeat_nothing(tiny_model, sources, ours_used):
         assert len(set(itertools.pairwise(row))) == 40
 
 
+def test_samples_that_are_over_may_have_no_token_left(tiny_model):
+    model = tiny_model(vocab_size=4)
+    options = {"do_sample": True, "no_repeat_ngram_size": 2, "num_return_sequences": 8, "max_new_tokens": 20}
+    for seed in range(20):
+        torch.manual_seed(seed)
+        model.generate(input_ids=torch.tensor([[3, 3, 3, 2]]), max_length_offset=None, eos_token_id=2, **options)
+
+
 def test_seed_repeats_samples_and_top_1_is_greedy(tiny_model, sources, ours_used):
     model = sharpened(tiny_model())
 

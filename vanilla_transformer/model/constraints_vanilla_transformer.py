@@ -19,7 +19,7 @@ import torch
 from transformers import StoppingCriteria
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 
-from .search_vanilla_transformer import Hypotheses, Rules, Sentence, exact_top_k
+from .search_vanilla_transformer import Hypotheses, Places, Rules, Sentence, exact_top_k
 
 
 Phrase = tuple[int, ...]  # of token ids
@@ -230,6 +230,11 @@ class LexicalConstraints(StoppingCriteria):
             found.append(sentence)
         return found
 
+    def wanted(self, hypotheses: Hypotheses, block: slice, device: torch.device) -> Places:
+        """The tokens that advance hypotheses of part of a batch in their phrases, as places of their scores."""
+        wanted = [(i, beam, token) for i, beam, state in _open(hypotheses.sentences[block]) for token in state.wanted]
+        return _index(wanted, device)
+
     def candidates(self, hypotheses: Hypotheses, block: slice, scores: torch.Tensor, rules: Rules) -> list:
         """The candidates that constrained sentences must consider besides the best ones overall.
 
@@ -244,14 +249,13 @@ class LexicalConstraints(StoppingCriteria):
             For each sentence a list of (log-probability, number of the hypothesis, token).
         """
         sentences, length = hypotheses.sentences[block], hypotheses.tokens.shape[2] + 1
-        rows = [i for i, each in enumerate(sentences) if isinstance(each, ConstrainedSentence) and not each.done]
-        found = [[] for _ in sentences]
-        if not rows:
+        states, found = _open(sentences), [[] for _ in sentences]
+        if not states:
             return found
-        states = [(i, beam, state) for i in rows for beam, state in enumerate(sentences[i].progress)]
+        rows = list(dict.fromkeys(i for i, _, _ in states))
         too_early = [(i, beam, token) for i, beam, state in states if state.missing for token in rules.eos_ids]
         if too_early:
-            scores[_index(too_early, scores)] = -math.inf
+            scores[_index(too_early, scores.device)] = -math.inf
         # One more than there are end tokens, so that each can continue; at the limit, as many as there can be results.
         last = {i for i in rows if length == sentences[i].limit}
         count = 1 + len(rules.eos_ids)
@@ -259,13 +263,19 @@ class LexicalConstraints(StoppingCriteria):
         best = dict(zip(rows, best.unflatten(0, (len(rows), -1)).tolist(), strict=True))
         more = [(i, beam, token) for i, beam, state in states for token in state.wanted]
         more += [(i, beam, token) for i, beam, _ in states for token in best[i][beam][: None if i in last else count]]
-        for (i, beam, token), value in zip(more, scores[_index(more, scores)].tolist(), strict=True):
+        for (i, beam, token), value in zip(more, scores[_index(more, scores.device)].tolist(), strict=True):
             found[i].append((value, beam, token))
         return found
 
 
-def _index(places: list[tuple[int, ...]], values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return tuple(torch.tensor(places, device=values.device).T)
+def _open(sentences: Sequence[Sentence]) -> list[tuple[int, int, Progress]]:
+    """The progress of the open hypotheses of constrained sentences: sentence and hypothesis, counted from 0, and it."""
+    constrained = [(i, each) for i, each in enumerate(sentences) if isinstance(each, ConstrainedSentence)]
+    return [(i, beam, state) for i, each in constrained if not each.done for beam, state in enumerate(each.progress)]
+
+
+def _index(places: list[tuple[int, int, int]], device: torch.device) -> Places:
+    return tuple(torch.tensor(places, dtype=torch.long, device=device).view(-1, 3).T)
 
 
 def _constraints(name: str, given: Sequence | None, vocabulary: int) -> list[Constraint]:

@@ -163,9 +163,10 @@ class PaperGeneration:
                 `max_length_offset` (a number of tokens, or None) among them, and inputs of the model.
                 `force_words_ids`, as in transformers 4: phrases that every translation of a beam search must contain,
                 each a list of token ids, or a list of such lists, one of which is enough. `constraints`: a list of the
-                same form for each sentence of the batch. A phrase that is given twice must be there twice. If no
-                translation within the limit has them all, the sentence is translated without them and a warning is
-                logged; with `return_dict_in_generate`, `constraints_met` says so instead.
+                same form for each sentence of the batch. A phrase that is given twice must be there twice, whatever
+                `no_repeat_ngram_size` says. If no translation within the limit has them all, the sentence is
+                translated without them and a warning is logged; with `return_dict_in_generate`, `constraints_met` says
+                so instead.
 
         Raises:
             ValueError: If one of our two fields has an invalid value, the length penalty of a beam search is beyond
@@ -435,17 +436,17 @@ def _restrictions(
 ) -> tuple[Restrictions, LogitsProcessorList]:
     """What our searches do themselves of a list of processors, and the others. Outputs begin with `before` tokens.
 
-    Ours are that of `no_repeat_ngram_size`, and those that OPUS-MT's models come with: they never choose padding,
-    force the end at the greatest length, and normalise scores again. In another order than transformers' own they can
-    mean something else: then all are left to transformers.
+    Ours are that of `no_repeat_ngram_size`, and those of OPUS-MT's models, which never choose padding, are made to end
+    at the greatest length, and normalise scores again. In another order than transformers' own they can mean something
+    else: then all are left to transformers.
     """
-    places = [_PLACES.get(type(each), len(_PLACES)) for each in processors]
-    of_place = [[each for each, place in zip(processors, places, strict=True) if place == here] for here in range(5)]
+    places, known = [_PLACES.get(type(each), math.inf) for each in processors], sorted({*_PLACES.values()})
+    of_place = [[each for each, place in zip(processors, places, strict=True) if place == here] for here in known]
     no_repeats, bad_words, forced_ends, warpers, normalizations = of_place
     forbidden = [words for each in bad_words for words in each.sequence_bias]
     are_ours = (
         places == sorted(places)
-        and len(_PLACES) not in places
+        and math.inf not in places
         and len(no_repeats) <= 1
         and len(forced_ends) <= 1
         and all(each.eos_token_id.numel() == 1 for each in forced_ends)
@@ -454,8 +455,8 @@ def _restrictions(
     if not are_ours:
         return Restrictions(), processors
     last = next(((each.max_length - before, int(each.eos_token_id)) for each in forced_ends), None)
-    once = next((each.ngram_size for each in no_repeats), 0)
-    restrictions = Restrictions(tuple(word for [word] in forbidden), once, last, renormalized=bool(normalizations))
+    unrepeated = next((each.ngram_size for each in no_repeats), 0)
+    restrictions = Restrictions(tuple(word for [word] in forbidden), unrepeated, last, bool(normalizations))
     return restrictions, LogitsProcessorList(warpers)
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _NO_TOKEN = -1  # in place of a token after the end of a translation
 
+Places = tuple[torch.LongTensor, torch.LongTensor, torch.LongTensor]
+"""Indices of some of the scores (sentences, beams, vocabulary)."""
+
 
 def exact_top_k(
     values: torch.Tensor, count: int, offsets: torch.Tensor | None = None
@@ -105,47 +108,58 @@ class Restrictions:
 
     Attributes:
         forbidden: Tokens that no translation has (`bad_words_ids` of one token each).
-        once: No translation has the same so many tokens in a row twice, its prefix included (`no_repeat_ngram_size`).
-            0: any may.
+        unrepeated: No run of this many tokens comes twice in a translation, its prefix included
+            (`no_repeat_ngram_size`). 0: any may.
         last: The greatest length of a translation, and the token that must be in that place (`forced_eos_token_id`).
             None: any may.
         renormalized: The probabilities of the tokens that may be chosen sum to 1 (`renormalize_logits`).
     """
 
     forbidden: tuple[int, ...] = ()
-    once: int = 0
+    unrepeated: int = 0
     last: tuple[int, int] | None = None
     renormalized: bool = False
 
-    def on(self, scores: torch.Tensor, length: int, before: torch.LongTensor | None) -> torch.Tensor:
+    def on(
+        self, scores: torch.Tensor, length: int, before: torch.LongTensor | None, spared: Places | None = None
+    ) -> torch.Tensor:
         """Changes the scores of the next tokens, (sentences, beams, vocabulary), in place.
 
         Args:
             scores: Logits or log-probabilities.
             length: How many tokens the translations will have, without the prefix.
-            before: Their tokens up to now, with the prefix, (sentences, beams, tokens); needed if `once` is not 0.
+            before: Their tokens up to now, with the prefix, (sentences, beams, tokens); needed for `unrepeated`.
+            spared: Places of `scores` that may repeat a run.
         """
         if self.last is not None and length == self.last[0]:
             scores.fill_(-torch.inf)[..., self.last[1]] = 0
             return scores
         if self.forbidden:
             scores[..., self.forbidden] = -torch.inf
-        if 0 < self.once <= before.shape[2]:
-            runs = before.unfold(2, self.once, 1)  # (sentences, beams, places, once)
-            begun = before[:, :, None, before.shape[2] + 1 - self.once :]
+        if 0 < self.unrepeated <= before.shape[2]:
+            kept = None if spared is None else scores[spared]
+            runs = before.unfold(2, self.unrepeated, 1)  # (sentences, beams, places, unrepeated)
+            begun = before[:, :, None, before.shape[2] + 1 - self.unrepeated :]
             again = (runs[..., :-1] == begun).all(dim=3)
             added = torch.zeros(again.shape, dtype=scores.dtype, device=scores.device).masked_fill_(again, -torch.inf)
             scores.scatter_add_(2, runs[..., -1], added)  # one run of several that end alike is enough
+            if spared is not None:
+                scores[spared] = kept
         return scores
 
     def normalised(
-        self, scores: torch.Tensor, length: int, before: torch.LongTensor | None, normalisers: Normalisers
+        self,
+        scores: torch.Tensor,
+        length: int,
+        before: torch.LongTensor | None,
+        spared: Places | None,
+        normalisers: Normalisers,
     ) -> torch.Tensor:
         """The normalisers of logits (sentences, beams, vocabulary), which are changed as by `on`."""
         if self.renormalized:
-            return normalisers(self.on(scores, length, before))
+            return normalisers(self.on(scores, length, before, spared))
         found = normalisers(scores)
-        self.on(scores, length, before)
+        self.on(scores, length, before, spared)
         return torch.zeros_like(found) if self.last is not None and length == self.last[0] else found
 
 
@@ -381,7 +395,7 @@ def beam_search(
             however long it grew.
         constraints: Phrases that the translations must contain. Sentences without any are searched as if there were no
             constraints.
-        restrictions: Which tokens may be chosen.
+        restrictions: Which tokens may be chosen. Phrases of the constraints may repeat tokens all the same.
 
     Returns:
         For each sentence up to `decoder.beams` translations, best first; none where the limit came before the phrases.
@@ -399,7 +413,7 @@ def beam_search(
     hypotheses = Hypotheses(everything, beams)
     so_far = torch.full((len(prefix), beams), -torch.inf, device=device)
     so_far[:, 0] = 0  # all hypotheses are the same to begin with
-    before = prefix[:, None].expand(-1, beams, -1) if restrictions.once else None
+    before = prefix[:, None].expand(-1, beams, -1) if restrictions.unrepeated else None
     normalisers = Normalisers()
     for position in range(prefix.shape[1] - 1):
         decoder.states(prefix[:, position, None].expand(-1, beams))
@@ -409,8 +423,11 @@ def beam_search(
         for block in _blocks(decoder, len(hypotheses.sentences), device):
             scores = decoder.scores_of(states, block)  # (sentences, beams, vocabulary)
             length = hypotheses.tokens.shape[2] + 1
-            before_these = None if before is None else before[block]
-            offsets = so_far[block] - restrictions.normalised(scores, length, before_these, normalisers)
+            before_these = spared = None
+            if before is not None:
+                before_these = before[block]
+                spared = None if constraints is None else constraints.wanted(hypotheses, block, device)
+            offsets = so_far[block] - restrictions.normalised(scores, length, before_these, spared, normalisers)
             vocabulary = scores.shape[2]
             if constraints is not None:
                 scores, offsets = scores.add_(offsets[..., None]), torch.zeros_like(offsets)
@@ -458,7 +475,7 @@ def sample(
     for position in range(prefix.shape[1] - 1):
         decoder.states(prefix[:, position, None].expand(-1, decoder.beams))
     tokens = prefix[:, -1, None].expand(-1, decoder.beams)
-    before = prefix[:, None].expand(-1, decoder.beams, -1) if restrictions.once else None
+    before = prefix[:, None].expand(-1, decoder.beams, -1) if restrictions.unrepeated else None
     while not all(done := samples.done()):
         if (rows := _rows_to_keep(done)) is not None:
             samples.keep(rows)
@@ -467,6 +484,8 @@ def sample(
             tokens = tokens.index_select(0, rows)
             before = None if before is None else before.index_select(0, rows)
         scores = restrictions.on(decoder.scores(tokens), len(samples.steps) + 1, before)
+        if before is not None:  # translations that are over still grow, and may have no token left
+            scores.masked_fill_(_on_device(samples.over, device)[..., None], 0)
         tokens = choose(scores.flatten(0, 1)).view(-1, decoder.beams)
         before = None if before is None else torch.cat((before, tokens[..., None]), dim=2)
         samples.append(tokens.cpu(), eos_ids)
