@@ -40,6 +40,18 @@ def test_card_shows_the_runs_records(run):
     assert (run / "recipe.yaml").read_text(encoding="utf-8") in card
 
 
+def test_card_says_that_a_model_writes_no_capitals(run, tmp_path):
+    assert "Report `sacrebleu` first" in model_card(run, title="")
+    copy = shutil.copytree(run, tmp_path / "run")
+    tokenizer = json_of(copy / "averaged" / "tokenizer.json")
+    tokenizer["normalizer"]["normalizers"].insert(0, {"type": "Lowercase"})
+    for path in (copy / "tokenizer.json", copy / "averaged" / "tokenizer.json"):
+        path.write_text(json.dumps(tokenizer), encoding="utf-8")
+    card = model_card(copy, title="")
+    assert "The model writes no capitals, which scores with `case:mixed` count as mistakes." in card
+    assert "Report `sacrebleu_lowercase` first" in card
+
+
 def test_card_scores_suit_the_language(run, monkeypatch):
     """BLEU cannot split Japanese into words without MeCab, and cannot split Thai at all."""
     monkeypatch.setitem(sys.modules, "MeCab", None)

@@ -172,6 +172,11 @@ def ids_of_tags(tokenizer: PreTrainedTokenizerFast) -> set[int]:
     return {number for token, number in tokenizer.get_added_vocab().items() if token not in SPECIAL_TOKENS}
 
 
+def knows_capitals(tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Whether a capital is another token than its small letter; otherwise a model writes no capitals."""
+    return tokenizer("A").input_ids != tokenizer("a").input_ids
+
+
 def check_tag(tag: str) -> None:
     """Raises ValueError for an invalid tag; `WORD` says why `<` and a letter or digit never make one piece."""
     if not re.fullmatch(r"<[A-Za-z0-9][\w.-]{0,49}>", tag, flags=re.ASCII) or tag in SPECIAL_TOKENS:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from ..data.tokenizer import knows_capitals
 from ..evaluation.metrics import build_metric, without_words
 from ..evaluation.scores import Score, score_translations
 from ..files import read_json, text_lines
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..run.folder import RunFolder
-from ..run.loading import find_model
+from ..run.loading import find_model, load_its_tokenizer
 from ..run.recipe import Recipe, load_recipe
 from .card_sections import (
     CITATION,
@@ -74,14 +75,15 @@ def model_card(
     scores = scores_of_tests(folder, recipe)
     corpora = {name: report.get("corpus", {}) for name, report in reports.items()}
     metadata = _metadata(recipe, corpora, scores, title, license, datasets)
-    config = VanillaTransformerConfig.from_pretrained(find_model(folder.path))
+    model = find_model(folder.path)
+    config, has_capitals = VanillaTransformerConfig.from_pretrained(model), knows_capitals(load_its_tokenizer(model))
     begun_with = "random weights" if recipe.initial_model is None else f"the weights of {as_text(recipe.initial_model)}"
     return _joined(
         f"---\n{metadata.to_yaml()}\n---",
         f"# {as_text(title)}",
         f"{_task(recipe)} {as_text(recipe.description)}\n\n{architecture(config)} Trained from {begun_with}.",
         how_to_use(repository, recipe),
-        _scores_section(scores, recipe),
+        _scores_section(scores, recipe, has_capitals),
         f"## Intended use and limits\n\n{_limits(recipe)}",
         _data_section(reports, recipe),
         _training_section(folder, recipe, command),
@@ -219,7 +221,7 @@ def _task(recipe: Recipe) -> str:
     return f"Translates from {recipe.data.from_to}."
 
 
-def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
+def _scores_section(scores: Sequence[Score], recipe: Recipe, has_capitals: bool) -> str:
     if recipe.is_parser:
         meaning = (
             "`evalb` is labelled bracketing F1 by the rules of EVALB's COLLINS.prm, over all sentences: a malformed "
@@ -229,12 +231,15 @@ def _scores_section(scores: Sequence[Score], recipe: Recipe) -> str:
         )
     else:
         names = {score.metric for score in scores}
-        first = next((name for name in ("sacrebleu", "sacrebleu_char") if name in names), None)
+        firsts = ("sacrebleu" if has_capitals else "sacrebleu_lowercase", "sacrebleu_char")
+        first = next((name for name in firsts if name in names), None)
         meaning = (
             "These scores compare the translations in `translations/` with the untouched references. "
             + (f"Report `{first}` first; two numbers" if first else "Two numbers")
             + " are comparable only if their signatures agree (`ter`: lower is better)."
         )
+        if not has_capitals:
+            meaning += " The model writes no capitals, which scores with `case:mixed` count as mistakes."
     if not recipe.data.test:
         meaning += (
             "\n\nThe recipe names no test set. These are of the validation set, which the run itself has looked at: of "
