@@ -563,7 +563,12 @@ def test_samples_that_are_over_may_have_no_token_left(tiny_model):
     options = {"do_sample": True, "no_repeat_ngram_size": 2, "num_return_sequences": 8, "max_new_tokens": 20}
     for seed in range(20):
         torch.manual_seed(seed)
-        model.generate(input_ids=torch.tensor([[3, 3, 3, 2]]), max_length_offset=None, eos_token_id=2, **options)
+        drawn = model.generate(
+            input_ids=torch.tensor([[3, 3, 3, 2]]), max_length_offset=None, eos_token_id=2, **options
+        )
+        for row in drawn.tolist():
+            translation = row[: row.index(2) + 1]  # pairs are few, so that all of them end
+            assert len(set(itertools.pairwise(translation))) == len(translation) - 1
 
 
 def test_seed_repeats_samples_and_top_1_is_greedy(tiny_model, sources, ours_used):
