@@ -63,7 +63,7 @@ def test_training_step_reads_no_tensor_values(make_model, options, output_bias):
 def test_search_step_reads_no_tensor_values(make_model):
     model = make_model().eval().to("meta")
     tokens = torch.ones(3, 4, dtype=torch.long, device="meta")
-    restrictions, before = Restrictions(forbidden=(5, 6), once=3), tokens[..., None].expand(-1, -1, 7)
+    restrictions, before = Restrictions(forbidden=(5, 6), unrepeated=3), tokens[..., None].expand(-1, -1, 7)
     with torch.no_grad():
         decoder = StepwiseDecoder(model, torch.ones(3, 5, model.config.d_model, device="meta"), None, beams=4)
         for _ in range(3):
