@@ -187,9 +187,9 @@ def _shape(config: VanillaTransformerConfig) -> dict[str, Any]:
     described = {field.name for field in dataclasses.fields(config)} - {
         field.name for field in dataclasses.fields(PreTrainedConfig)
     }
-    plain = VanillaTransformerConfig()
-    values = {name: getattr(config, name) for name in sorted(described - _OF_TRAINING)}
-    return {name: value for name, value in values.items() if value != getattr(plain, name)}
+    # As saved: there the width of a head is None if the number of heads decides, which the decoder may have more of.
+    its, plain = config.to_dict(), VanillaTransformerConfig().to_dict()
+    return {name: its[name] for name in sorted(described - _OF_TRAINING) if its[name] != plain[name]}
 
 
 def _training(config: VanillaTransformerConfig, settings: AdaptSettings) -> dict[str, Any]:

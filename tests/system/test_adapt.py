@@ -54,7 +54,8 @@ def test_adaptation_report_matches_recomputed_scores(adapted, run, corpus):
         assert row["after"]["score"] == pytest.approx(score([each["hypothesis"] for each in kept], kept))
         assert row["difference"] == pytest.approx(row["after"]["score"] - row["before"]["score"])
         low, high = row["difference_interval"]
-        assert low <= high
+        assert low < row["difference"] < high
+        assert 1 < row["before"]["score"] != row["after"]["score"]
     assert [row["source"] for row in kept] == lines_of(corpus / "validation.en")  # from the model's own recipe
     recipe = load_recipe(output / "recipe.yaml")
     assert [each.vocabulary for each in recipe.data.mixture] == [True, False]
@@ -64,7 +65,7 @@ def test_adaptation_report_matches_recomputed_scores(adapted, run, corpus):
 
 
 def score(texts, rows):
-    return score_translations(texts, [row["reference"] for row in rows], ["sacrebleu"], target_language="de")[0].value
+    return score_translations(texts, [row["reference"] for row in rows], ["chrf"], target_language="de")[0].value
 
 
 def test_finished_adaptation_is_not_repeated(adapted, capsys):
@@ -106,12 +107,12 @@ def test_mistakes_are_found_before_the_old_text_is_translated(run, corpus, domai
     assert not (tmp_path / "run").exists()
 
 
-def test_no_model_is_saved_below_the_floor(run, corpus, domain, tmp_path, capsys):
-    # An explicit floor, because the small model has nothing to lose.
-    old = json.dumps([str(corpus / f"validation.{side}") for side in ("en", "de")])
-    floor = ("--no-floor", "--data.test.old", old, "--training.floors", "{old: 50}", "--training.max_steps", "8")
-    assert run_command(words(run, domain, tmp_path / "run", *floor)) == 1
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "is above its floors" in said
-    assert "BLEU on old" in said
+def test_no_model_is_saved_below_the_floor(random_translator, corpus, domain, tmp_path, capsys):
+    sources = lines_of(corpus / "validation.en")
+    translations = translate(*load_model(random_translator), sources)  # as references they make it a perfect model
+    old = written(tmp_path / "old.en", sources), written(tmp_path / "old.de", translations)
+    more = ("--data.source_language", "en", "--data.target_language", "de", "--training.max_steps", "8")
+    command = words(random_translator, domain, tmp_path / "run", "--old", *map(str, old), "--floor", "30", *more)
+    assert run_command(command) == 1
+    assert "is above its floors (70.00 BLEU on old)" in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "run" / "model.safetensors").exists()

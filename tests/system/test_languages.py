@@ -23,6 +23,7 @@ def test_one_model_handles_both_directions(corpus, tmp_path):
         "test": {"into_german": ["test.en", "test.de"],
                  "into_english": {"corpus": ["test.de", "test.en"], **languages}},
     }  # fmt: skip
+    recipe["decoding"]["min_new_tokens"] = 4  # the model has learned nothing, and would say nothing
     (tmp_path / "both.yaml").write_text(yaml.safe_dump(recipe))
     run = tmp_path / "run"
     finished("train", tmp_path / "both.yaml", "--output", run)
@@ -56,15 +57,16 @@ def test_one_model_handles_both_directions(corpus, tmp_path):
     new = ["--data.train", "[train.en, train.de]", "--data.validation", "[test.en, test.de]"]
     assert "translates into de, en, and adapt is for" in refused("adapt", run, "--output", tmp_path / "a", *new)
     english = ["--source-language", "de", "--target-language", "en"]
-    made = refused("backtranslate", "--model", run, "--input", corpus / "test.de", *english, "--output", tmp_path / "b")
-    assert "No pair of" in made  # the model has learned nothing, but it was asked for English
+    finished("backtranslate", "--model", run, "--input", corpus / "test.de", *english, "--output", tmp_path / "back")
+    made = json.loads((tmp_path / "back" / "test.report.json").read_text())
+    assert made["begun_with"]["translated"] == {"from": "de", "to": "en"}
 
-    files = ["--sources", corpus / "test.de", "--references", corpus / "test.en", "--metrics", "sacrebleu"]
+    files = ["--sources", corpus / "test.de", "--references", corpus / "test.en", "--metrics", "chrf"]
     told = finished("evaluate", "--model", run, *files, "--source-language", "de", "--target-language", "en", "--json")
-    [score] = [each for each in json.loads(told.stdout)["scores"] if each["metric"] == "sacrebleu"]
+    [score] = [each for each in json.loads(told.stdout)["scores"] if each["metric"] == "chrf"]
     [own] = [
         each
         for each in scores
-        if each["chosen"] and each["test_set"] == "into_english" and each["metric"] == "sacrebleu"
+        if each["chosen"] and each["test_set"] == "into_english" and each["metric"] == "chrf"
     ]
-    assert score["value"] == pytest.approx(own["value"], abs=1e-6)
+    assert score["value"] == pytest.approx(own["value"], abs=1e-6) != 0
