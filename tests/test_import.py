@@ -86,6 +86,8 @@ def test_help_and_recipes_need_neither_torch_nor_transformers():
 def test_cleaning_needs_neither_torch_nor_transformers():
     """They would cost each worker process 300 MB and some seconds."""
     done = WarmPython().run("import sys, vanilla_transformer.cleaning; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    assert "vanilla_transformer.cleaning.rules" in done.stdout.split()
     assert {"torch", "transformers"}.isdisjoint(done.stdout.split())
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from random import Random
 
 import numpy as np
 import pytest
@@ -138,7 +139,7 @@ def test_annotations_follow_the_requested_share_and_weights(bpe):
     texts = [("The red dog in the park.", "Der rote Hund im Park."), ("A dog, a dog.", "Ein Hund.")]  # a word twice
     pairs = pairs_of(bpe, texts * 4_000, (bt,))
     found = TermAnnotation(bpe, LEXICON, 0.2)(pairs, (3, 1))
-    numbers, replaced, firsts = Counter(), Counter(), Counter()
+    numbers, replaced = Counter(), Counter()
     for old, new in zip(pairs, found, strict=True):
         tag, *source = new["input_ids"]
         plain, terms = read(bpe, source)
@@ -152,21 +153,26 @@ def test_annotations_follow_the_requested_share_and_weights(bpe):
             assert new["labels"] == old["labels"]
             continue
         by_text = dict(terms)
-        joined = "red dog" in by_text
         numbers[len(terms)] += 1
         for word, right in (("dog", "Hund"), ("red", "rote"), ("park", "Park"), ("red dog", "rote Hund")):
             if word in by_text:
                 replaced[by_text[word] != right] += 1
-        if len(terms) == 1 and not joined and "red" not in by_text:
-            firsts[terms[0][0]] += 1
     annotated = numbers.total()
     assert annotated / 4_000 == pytest.approx(0.2, abs=4 * (0.2 * 0.8 / 4_000) ** 0.5)
     # About one replacement in nine gives the right word by chance, as two joined halves may: the rest are wrong.
     assert replaced[True] / replaced.total() == pytest.approx(0.3 * 0.88, abs=0.04)
     assert numbers[1] / annotated == pytest.approx(1 / 3, abs=4 * (2 / 9 / annotated) ** 0.5)
-    # Weights of 11^-0.5 and 900^-0.5.
-    ratio = firsts["dog"] / firsts["park"]
-    assert ratio == pytest.approx((900 / 11) ** 0.5, rel=0.5)
+
+
+def test_rare_words_become_terms_more_often(bpe):
+    annotation, firsts, generator = TermAnnotation(bpe, LEXICON, 1.0), Counter(), Random(1)
+    for _ in range(6_000):
+        terms = annotation.terms_of("A dog sees a park", "Hund sieht Park", generator)
+        if len(terms) == 1:
+            firsts[terms[0].start] += 1
+    dog, park = firsts[2], firsts[13]
+    share = 11**-0.5 / (11**-0.5 + 900**-0.5)
+    assert dog / (dog + park) == pytest.approx(share, abs=3.5 * (share * (1 - share) / (dog + park)) ** 0.5)
 
 
 def test_neighbouring_words_can_become_one_term(bpe):

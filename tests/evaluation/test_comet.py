@@ -2,6 +2,7 @@
 
 import sys
 
+import numpy as np
 import pytest
 
 from vanilla_transformer.evaluation.scores import compare_systems, score_segments, score_translations
@@ -42,7 +43,10 @@ def test_scores_come_from_the_program(program):
     [score] = score_translations(TRANSLATIONS, REFERENCES, ["comet"], resamples=20, **SCORED)
     assert score.value == pytest.approx(100 * (1 + 0.75 - 0.1) / 3)
     assert score.signature.startswith("nrefs:1|bs:20|seed:12345|model:Unbabel/wmt22-comet-da|scale:100|")
-    assert score.mean == pytest.approx(score.value, abs=25)
+    drawn = np.random.default_rng(12345).choice(3, size=(20, 3))
+    samples = np.array([100, 75, -10])[drawn].mean(axis=1)
+    assert score.mean == pytest.approx(samples.mean())
+    assert score.confidence == pytest.approx(np.ptp(samples) / 2)  # of 20 samples the interval leaves none out
     segments = score_segments(TRANSLATIONS, REFERENCES, ["comet"], **SCORED)
     assert [each["comet"] for each in segments] == pytest.approx([100, 75, -10])
     systems = {"first": TRANSLATIONS, "second": REFERENCES}

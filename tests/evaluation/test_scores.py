@@ -329,7 +329,8 @@ class TestConfidence:
     def test_every_metric_reports_mean_and_confidence(self):
         results = score_translations(HYPOTHESES, REFERENCES, OF_TEXT, target_language="de", resamples=50)
         for found in results:
-            assert abs(found.mean - found.value) <= max(3 * found.confidence, 0.25 * abs(found.value))
+            expected = build_metric(found.metric, "de").corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=50)
+            assert (found.mean, found.confidence) == pytest.approx((expected._mean, expected._ci), rel=1e-4), found
             without = score(HYPOTHESES, REFERENCES, found.metric)
             assert (without.mean, without.confidence) == (None, None)
             assert without.value == found.value

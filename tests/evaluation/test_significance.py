@@ -133,6 +133,18 @@ def test_seed_comes_from_the_environment(rows, monkeypatch):
         samples()
 
 
+def test_interval_of_a_difference_is_that_of_its_samples():
+    references, systems = [["a b c d", "e f g h", "i j k l"]], {"one": ["a b x x", "e x x x", "i j k x"]}
+    systems["two"] = ["a b c d", "e f x x", "i x x x"]
+    one, two = (
+        bootstrap_scores(build_metric("chrf"), segment_statistics(build_metric("chrf"), texts, references), 200)
+        for texts in systems.values()
+    )
+    [found] = compare_systems(systems, references, ["chrf"], target_language="en", resamples=200)
+    assert found.interval == pytest.approx(tuple(np.percentile(two - one, [2.5, 97.5])))
+    assert found.interval[0] < found.difference < found.interval[1]
+
+
 @pytest.mark.parametrize("metric", ["chrf", "ter", "nist", "bleu_pretokenized"])
 def test_p_values_equal_sacrebleus_except_for_ties(metric):
     random = Random(2)

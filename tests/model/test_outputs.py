@@ -97,7 +97,7 @@ def test_half_precision_stays_near_float32(tiny_model, inputs, dtype, implementa
     exact = model(**inputs).logits
     rounded = model.to(dtype)(**inputs).logits
     assert rounded.dtype == dtype
-    torch.testing.assert_close(rounded.float(), exact, atol=0.3, rtol=0)
+    assert (rounded.float() - exact).norm() < (0.02 if dtype == torch.bfloat16 else 0.003) * exact.norm()
 
 
 def test_encoder_and_decoder_can_differ_in_size(tiny_model, inputs):

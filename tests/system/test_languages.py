@@ -65,8 +65,6 @@ def test_one_model_handles_both_directions(corpus, tmp_path):
     told = finished("evaluate", "--model", run, *files, "--source-language", "de", "--target-language", "en", "--json")
     [score] = [each for each in json.loads(told.stdout)["scores"] if each["metric"] == "chrf"]
     [own] = [
-        each
-        for each in scores
-        if each["chosen"] and each["test_set"] == "into_english" and each["metric"] == "chrf"
+        each for each in scores if each["chosen"] and each["test_set"] == "into_english" and each["metric"] == "chrf"
     ]
     assert score["value"] == pytest.approx(own["value"], abs=1e-6) != 0

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -103,9 +104,9 @@ def test_reference_pages_cover_commands_settings_and_metrics(site):
     text = re.sub(r"<[^>]+>", "", recipe)
     assert [name for name in _OPEN_SECTIONS["training"]() if not re.search(rf"\b{name}\b", text)] == []
     assert [name for name in _OPEN_SECTIONS["model"]() if f"{name}: " not in text] == []
-    metrics = re.sub(r"<[^>]+>", "", (site / "reference" / "metrics.html").read_text(encoding="utf-8"))
-    assert [name for name in METRICS if name not in metrics] == []
-    assert "case:mixed|eff:no|tok:13a|smooth:exp" in metrics
+    metrics = (site / "reference" / "metrics.html").read_text(encoding="utf-8")
+    assert set(METRICS) <= set(map(unescape, re.findall(r"<h2>(.*?)<a", metrics)))
+    assert "case:mixed|eff:no|tok:13a|smooth:exp" in re.sub(r"<[^>]+>", "", metrics)
 
 
 def test_every_public_name_has_an_entry(site):

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from vanilla_transformer import translate
+from vanilla_transformer.command_line import run_command
 from vanilla_transformer.data.corpora import TextCorpus
 from vanilla_transformer.run.folder import WEIGHTS, RunFolder
 from vanilla_transformer.run.loading import load_model
@@ -237,11 +238,16 @@ def test_speed_settings_keep_float32_accuracy():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there may be nothing to set")
-def test_training_reports_speed_settings_unless_plain_process(tmp_path):
+def test_training_reports_speed_settings_unless_plain_process(run, tmp_path, monkeypatch):
     said = command("train", tmp_path / "no.yaml").stderr
     assert said.startswith("For speed this process keeps the memory that it frees")
     assert "no.yaml" in said
-    assert "this process" not in command("train", tmp_path / "no.yaml", "--plain-process").stderr
+    for name, words in (("train", [tmp_path / "no.yaml"]), ("adapt", [run, "--output", tmp_path / "adapted"])):
+        made = []
+        monkeypatch.setattr(f"vanilla_transformer.commands.{name}.prepare_for_training", made.append)
+        for more in ([], ["--plain-process"]):
+            assert run_command([name, *map(str, words), *more, "--device", "cpu"]) == 1  # both lack what they need
+        assert made == ["cpu"]
 
 
 def test_debug_shows_the_traceback():

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from vanilla_transformer import Punctuation, quantize_int8, translate
+from vanilla_transformer import Punctuation, quantize_int8, score_pairs, translate
 from vanilla_transformer.run.loading import load_model
 
 from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
@@ -327,7 +327,14 @@ def test_ensemble_combines_models_of_one_vocabulary(run, corpus, tmp_path):
 
     assert scores(run, run / "averaged") == pytest.approx(scores(run), abs=1e-3)
     assert scores(run, run / "checkpoints" / "checkpoint-16") != pytest.approx(scores(run), abs=1e-3)
-    output_of("score", "--model", run, run, "--sources", corpus / "test.en", "--targets", corpus / "test.de")
+
+    def likelihoods(*models):
+        files = ("--sources", corpus / "test.en", "--targets", corpus / "test.de")
+        lines = output_of("score", "--model", *models, *files).splitlines()
+        return [float(line.split("\t")[1]) for line in lines]
+
+    assert likelihoods(run, run / "averaged") == pytest.approx(likelihoods(run), abs=1e-3)
+    assert likelihoods(run, run / "checkpoints" / "checkpoint-16") != pytest.approx(likelihoods(run), abs=1e-3)
 
     other = shutil.copytree(run / "averaged", tmp_path / "other")
     content = json.loads((other / "tokenizer.json").read_text(encoding="utf-8"))
@@ -403,13 +410,15 @@ def scored(run, tmp_path):
     return words
 
 
-def test_every_pair_gets_a_score(scored):
+def test_every_pair_gets_a_score(scored, run):
     targets = ["Der Hund ist alt.", "", "Ich bin hier."]
     rows = [line.split("\t") for line in output_of(*scored([DOG, "", "I am here."], targets)).splitlines()]
     assert [row[3] for row in rows] == targets
-    for score, total, per_token, _ in rows:
-        assert float(total) <= float(score) < 0
-        assert float(total) <= float(per_token) < 0
+    expected = score_pairs(*load_model(run), list(zip([DOG, "", "I am here."], targets, strict=True)))
+    for row, each in zip(rows, expected, strict=True):
+        wanted = [each.score, each.log_probability, each.per_token]
+        assert [float(value) for value in row[:3]] == pytest.approx(wanted, abs=1e-4)
+        assert len(set(wanted)) == (3 if each.tokens > 1 else 1)
     assert "2 lines" in refused(*scored(["a", "b"], ["a"]))
 
 

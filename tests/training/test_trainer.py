@@ -168,8 +168,11 @@ def test_data_seed_decides_the_order_of_batches(make_trainer):
 
 def test_bfloat16_trains_float32_weights(make_trainer):
     trainer = make_trainer(bf16=True, **EVALUATED)
-    before = weights_of(trainer)
+    before, products = weights_of(trainer), set()
+    for layer in (trainer.model.model.encoder.layers[0].fc1, trainer.model.model.decoder.layers[0].fc1):
+        layer.register_forward_hook(lambda layer, inputs, output: products.add(output.dtype))
     trainer.train()
+    assert products == {torch.bfloat16}  # in validation, too
     assert all(weight.dtype == torch.float32 for weight in trainer.model.parameters())
     assert any((weight != before[name]).any() for name, weight in weights_of(trainer).items())
     assert all(map(math.isfinite, logged(trainer, "loss") + logged(trainer, "eval_loss")))
