@@ -82,7 +82,12 @@ SHORTER_STILL = {
         "model.encoder_layers": "1",
         "decoding.num_beams": "2",
     },
-    "mine.yaml": {"tokenizer.vocab_size": "500", "model.d_model": "32"},
+    "mine.yaml": {
+        "tokenizer.vocab_size": "500",
+        "model.d_model": "32",
+        "model.encoder_layers": "1",
+        "model.decoder_layers": "1",
+    },
 }
 # Extra arguments for a command.
 MORE = {

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.sharing.model_card import model_card
 from vanilla_transformer.training import run_results
 
-from ..warm_python import CLI, PACKAGE
+from ..warm_python import CLI, LIBRARIES, PACKAGE
 from .conftest import command, finished, json_of, lines_of, losses, output_of, refused
 
 
@@ -228,7 +227,8 @@ print(torch.get_float32_matmul_precision())
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the settings are for processors")
 def test_speed_settings_keep_float32_accuracy():
-    done = subprocess.run([sys.executable, "-c", SETTINGS], capture_output=True, text=True, timeout=120, check=True)
+    done = LIBRARIES.run(SETTINGS)  # which reads the settings at its first product
+    assert done.returncode == 0, done.stderr
     message, error, precision = done.stdout.splitlines()
     assert float(error) < 2e-6
     assert ("oneDNN" in message) == (precision == "medium")

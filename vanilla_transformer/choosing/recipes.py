@@ -154,7 +154,8 @@ def _choices(facts: TextFacts, minutes: float, device: str, speeds: Mapping[int,
     bf16 = has_bfloat16(chosen_device(device).type == "cpu")
     if speeds is None:
         logger.info("Measuring the speed of this machine ...")
-        speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), bf16=bf16)
+        seconds = min(3.0, minutes)  # at most a sixtieth of the training
+        speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), seconds=seconds, bf16=bf16)
     return choose(facts, minutes, speeds, bf16=bf16)
 
 
