@@ -1,11 +1,12 @@
-"""The ladder from Multi30k's plain recipe to the best one: each rung adds one thing to the rung below it.
+"""The ladder from Multi30k's plain recipe to the best one: each rung adds something to the rung below it.
 
     python scripts/experiments/ladder.py --data multi30k --output runs/ladder --seeds 1 2 3 --workers 2
     python scripts/experiments/ladder.py --data multi30k --output runs/ladder --rungs --test --picture ladder.png
 
 The rungs are in ladder.yaml. Every run is `vanilla-transformer train multi30k_en_de` with the overrides of its rung and
 of all rungs below, in OUTPUT/RUNG/SEED, on one core of its own. Finished work is not repeated, and interrupted or
-killed work is resumed. All rungs get their first seed before any gets its second.
+killed work is resumed. All rungs get their first seed before any gets its second,
+except for teachers with seeds of their own.
 
 A rung may learn from translations: `texts` names files of --data, the rungs whose models of the same seed translate
 them (its teachers), and options of `vanilla-transformer backtranslate`. The translations are in

@@ -5,7 +5,8 @@
         --recase --respell --repunctuate
 
 The models are the rungs of robust.yaml, the first one the baseline, trained as ladder.py trains. Finished work is not
-repeated: training resumes, and translations of each run in each form are kept beside it, in OUTPUT/RUNG/SEED/forms.
+repeated: training resumes, and translations of each run in each form are kept in it, in OUTPUT/RUNG/SEED/forms/SET, and
+those with options in a folder named after them, such as recase_respell.
 Scores are sacreBLEU with case, means and standard deviations over the seeds. "Kept" is the share of the same model's
 clean BLEU. p is from approximate randomisation over the translations of all seeds, against the baseline in the same
 form. Tokens are those of sources and references in that form, in the model's own vocabulary. With --recase, --respell

@@ -11,8 +11,8 @@ machine is doing. Few kills fall into the moments when a checkpoint is saved or 
 `--around-saves` each kill waits for such a moment. (The figures show how many it hits.)
 
 Everything that draws random numbers or keeps a state is on: every kind of dropout, LayerDrop, R-Drop, BPE-dropout,
-augmentation, the moving average of the weights, the cooldown, accumulated batches; `--plain` leaves out what the paper
-does not have. The text is a mixture of two corpora with weights and a tag, one of them read in pieces; or one corpus in
+augmentation, the moving average of the weights, the cooldown, accumulated batches; `--plain` leaves out the
+regularisers. The text is a mixture of two corpora with weights and a tag, one of them read in pieces; or one corpus in
 memory or as a stream. With two processes, started by torchrun, a kill ends all processes at once, or only one of them.
 The exit status is 0 if all runs were equal to the unbroken one.
 """
@@ -245,7 +245,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, metavar="N")
     parser.add_argument("--seed", type=int, default=1, help="decides when to kill")
     parser.add_argument("--around-saves", action="store_true", help="kill only while or after one is saved")
-    parser.add_argument("--plain", action="store_true", help="leave out what the paper does not use")
+    parser.add_argument("--plain", action="store_true", help="leave out the regularisers")
     parser.add_argument("--text", choices=TEXTS, default="mixture")
     parser.add_argument("--processes", type=int, choices=(1, 2), default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")

@@ -2,10 +2,11 @@
 
     python scripts/faults/markup.py --lines 100000 --seed 1 --model runs/multi30k_en_de --model-lines 1000
 
-A third of the lines each are XML, HTML and text with placeholders. Of every ten, seven are well-formed, with nested and
+The lines are XML, HTML and text with placeholders, a third each. Of every ten, seven are well-formed, with nested and
 void elements, comments, entities and placeholders of all kinds; two are such lines damaged, so that tags cross or lack
-their other half; and one is hostile text, pieces of markup in any order. Their translations have random words,
-including pieces of markup, and random alignments, some of wrong lengths. With `--model`, a model translates more lines.
+their other half; and one is hostile text, pieces of markup in any order. (Placeholders have no other half, so none of
+their lines is damaged.) Their translations have random words, including pieces of markup, and random alignments, some
+of wrong lengths. With `--model`, a model translates more lines.
 
 The right results are known from how a line was made, or from Python's own parsers (xml.etree, html.parser):
 

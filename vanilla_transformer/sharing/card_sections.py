@@ -98,7 +98,7 @@ batch = tokenizer([{text}], return_tensors="pt")
 {tagged}print(tokenizer.batch_decode(model.generate({given}), skip_special_tokens=True))
 ```
 
-transformers 5.19 and later have no "translation" task. Without this package or `trust_remote_code=True`,
+transformers 5 has no "translation" task. Without this package or `trust_remote_code=True`,
 `pipeline("translation", ...)` and `pipeline(model="{repository}")` raise an error."""
 
 
