@@ -280,6 +280,24 @@ def test_typed_decoding_is_kept(data, tmp_path):
         choose_decoding(tmp_path / "other", chosen_recipe(tmp_path / "other", data, minutes=1, speeds=SPEEDS))
 
 
+def test_earlier_choice_is_used_again_for_the_same_text(data, tmp_path, corpus):
+    run, path = tmp_path / "run", tmp_path / "run" / "chosen.yaml"
+    first = chosen_recipe(run, data, minutes=1, speeds=SPEEDS)
+    path.write_text(path.read_text(encoding="utf-8").replace("dropout: ", "dropout: 0.123 #"), encoding="utf-8")
+    turned = dict(reversed(data.items()))
+    assert chosen_recipe(run, turned, minutes=1, speeds=SPEEDS).model["dropout"] == 0.123
+    typed = {**data, "tokenizer.vocab_size": "400"}
+    assert chosen_recipe(run, typed, minutes=1, speeds=SPEEDS).model["dropout"] == first.model["dropout"]
+    with (corpus / "train.en").open("a") as english, (corpus / "train.es").open("a") as spanish:
+        english.write("another line\n")
+        spanish.write("otra línea\n")
+    assert chosen_recipe(run, data, minutes=1, speeds=SPEEDS) == first
+    (run / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    assert chosen_recipe(run, turned, minutes=1, speeds=SPEEDS) == first
+    with pytest.raises(ValueError, match="chosen for something else"):
+        chosen_recipe(run, data, minutes=2, speeds=SPEEDS)
+
+
 def test_edited_decoding_is_kept(data, tmp_path):
     chosen_recipe(tmp_path / "run", data, minutes=1, speeds=SPEEDS)
     path = tmp_path / "run" / "chosen.yaml"

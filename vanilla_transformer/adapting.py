@@ -18,7 +18,7 @@ from typing import Any
 from transformers.configuration_utils import PreTrainedConfig
 
 from .data.corpora import TextCorpus, naming_in_errors, read_corpus
-from .data.growing import AUTO
+from .data.growing import AUTO, check_can_grow
 from .data.languages import target_languages
 from .data.readers import files_of
 from .evaluation.metrics import bleu_for
@@ -41,6 +41,10 @@ logger = logging.getLogger(__name__)
 OLD = "old"  # the test set that shows what the model could do before
 _UPDATES = 20_000  # the constant rate is what the paper's schedule (equation 3) reaches after this many updates
 _FOR_ADAPTERS = 3  # adapters get this many times that rate, because they start from zero
+_KEPT = (  # fields of `data` that say what the model can read
+    "source_language", "target_language", "context_sentences", "max_source_length", "max_target_length",
+    "max_length_ratio",
+)  # fmt: skip
 _OF_TRAINING = {"vocab_size", "label_smoothing", "r_drop_alpha", "use_cache"}
 
 
@@ -98,7 +102,7 @@ def adapt(
     Raises:
         ValueError: As `train`; or the folder was begun with other settings, or no checkpoint is above the floor.
     """
-    folder, model = RunFolder(output), str(model)
+    folder, model = RunFolder(output), str(Path(model))  # `run/` is `run`
     recipe = adaptation_recipe(model, settings, overrides)
     before: dict[str, list[str] | None] = {}  # the model's translations of each set, where known
     if folder.good_checkpoints() and folder.recipe.is_file():
@@ -112,7 +116,8 @@ def adapt(
     else:
         floors = dict(recipe.training.get("floors", {}))
         if OLD in recipe.data.test and settings.floor is not None:
-            _check_start(recipe, folder, device)  # before it translates, perhaps for long
+            trial = dataclasses.replace(recipe, training={**recipe.training, "floors": {**floors, OLD: 0.0}})
+            _check_start(trial, folder, device)  # before it translates, perhaps for long
             floors[OLD], before[OLD] = _floor_of(model, recipe, settings.floor, device)
     recipe = dataclasses.replace(recipe, training={**recipe.training, **({"floors": floors} if floors else {})})
     account = folder.path / "adaptation.json"
@@ -142,39 +147,47 @@ def _check_start(recipe: Recipe, folder: RunFolder, device: str) -> None:
 def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[str, str]) -> Recipe:
     """The recipe of an adaptation, still without the floors: the model has to translate to find them."""
     found = find_model(model)
-    _check_adaptable(model, found)
+    _check_adaptable(model, found, settings)
     config = VanillaTransformerConfig.from_pretrained(found)
     its_recipe = load_recipe(found / "recipe.yaml") if (found / "recipe.yaml").is_file() else None
     shape, training = _shape(config), _training(config, settings)
     content = {"model": shape, "training": training, "decoding": _decoding(found), "initial_model": model}
     content["grow_vocabulary"] = settings.grow_vocabulary
-    lost = "any BLEU" if settings.floor is None else f"{settings.floor} BLEU"
+    lost = "any BLEU" if settings.floor is None else f"{float(settings.floor)} BLEU"
     content["description"] = f"{model} adapted, which may lose {lost}"  # a folder is resumed only if this matches
     if its_recipe is not None:
-        kept = ("source_language", "target_language", "context_sentences")
-        content["data"] = {name: getattr(its_recipe.data, name) for name in kept}
+        content["data"] = {name: getattr(its_recipe.data, name) for name in _KEPT}
         content["evaluation"] = asdict(its_recipe.evaluation)
         known = its_recipe.training
         training |= {name: known[name] for name in ("max_tokens", "bf16") if name in known}
         if attention := its_recipe.model.get("attn_implementation"):
             shape["attn_implementation"] = attention
+    elif config.position_embedding_type == "learned":
+        longest = min(DataSettings.max_source_length, config.max_position_embeddings)
+        content["data"] = {"max_source_length": longest, "max_target_length": longest}
     try:
         [recipe] = recipe_with(content, overrides)
     except ValueError as error:
         if not str(error).endswith("is missing"):
             raise
-        raise ValueError(f"{error}: give the new text by --data.train and --data.validation.") from error
-    return dataclasses.replace(recipe, data=_with_old_text(recipe.data, settings, its_recipe))
+        raise ValueError(
+            f"{error}: give the new text by --data.train and --data.validation, and for a model without a recipe its "
+            "languages by --data.source_language and --data.target_language."
+        ) from error
+    return dataclasses.replace(recipe, data=_with_old_text(recipe.data, settings, its_recipe, found))
 
 
-def _check_adaptable(model: str, found: Path) -> None:
+def _check_adaptable(model: str, found: Path, settings: AdaptSettings) -> None:
     """Raises ValueError for a model in the folder `found` that cannot be adapted."""
     if (found / "source.spm").is_file():
         raise ValueError(
             f"{model} has a SentencePiece vocabulary, and a run needs one of ours: train it further with "
             f"`vanilla-transformer finetune --model_name_or_path {model}`, which can take adapters too (--lora_rank)."
         )
-    if several := target_languages(load_its_tokenizer(found)):
+    tokenizer = load_its_tokenizer(found)
+    if settings.grow_vocabulary != 0:
+        check_can_grow(tokenizer.backend_tokenizer)
+    if several := target_languages(tokenizer):
         raise ValueError(
             f"{model} translates into {', '.join(several)}, and adapt is for models of one target language: use "
             "`vanilla-transformer finetune`, or `train` with a recipe that has it as initial_model and corpora of at "
@@ -204,7 +217,7 @@ def _training(config: VanillaTransformerConfig, settings: AdaptSettings) -> dict
     return training | ({"lora_rank": settings.lora_rank} if settings.lora_rank else {})
 
 
-def _with_old_text(data: DataSettings, settings: AdaptSettings, its_recipe: Recipe | None) -> DataSettings:
+def _with_old_text(data: DataSettings, settings: AdaptSettings, its_recipe: Recipe | None, found: Path) -> DataSettings:
     """The data with the text to replay and with a test set of what the model could do before."""
     if OLD in data.test and settings.old is not None:
         raise ValueError(f"data.test.{OLD} and --old are the same set: leave one of them out.")
@@ -212,7 +225,7 @@ def _with_old_text(data: DataSettings, settings: AdaptSettings, its_recipe: Reci
         new = data.train if data.mixture else [{"corpus": data.train}]
         replayed = {"corpus": settings.replay, "weight": settings.replay_weight, "vocabulary": False}
         data = dataclasses.replace(data, train=[*new, replayed])
-    if (old := settings.old or _old_validation(its_recipe)) is not None:
+    if (old := settings.old or _old_validation(its_recipe, found)) is not None:
         data = dataclasses.replace(data, test={OLD: old, **data.test})
     elif settings.floor is not None:
         logger.warning("Nothing says what the model forgets: give --old with validation text of what it has learned.")
@@ -222,20 +235,29 @@ def _with_old_text(data: DataSettings, settings: AdaptSettings, its_recipe: Reci
 def _decoding(model: Path) -> dict:
     """The decoding of a model as a recipe has it."""
     path = model / "generation_config.json"
-    fields = read_json(path, "Save the model again.") if path.is_file() else {}
+    fields = {"num_beams": 1, **read_json(path, "Save the model again.")} if path.is_file() else {}
     return {name: value for name, value in fields.items() if not name.endswith(("_token_id", "_version"))}
 
 
-def _old_validation(recipe: Recipe | None) -> Any:
-    """The validation text of a recipe, with absolute paths; None if it is missing, or not one text."""
+def _old_validation(recipe: Recipe | None, found: Path) -> Any:
+    """The validation text of a recipe, with absolute paths; None if it is missing, not one text, or another by now.
+
+    The paths of a recipe may be relative: from the present folder they may lead to files of the same names.
+    """
     if recipe is None or "validation" not in recipe.data.measured:
         return None
-    (where, *_), folder = recipe.data.measured["validation"], Path(recipe.data.folder).resolve()
+    (where, *languages), folder = recipe.data.measured["validation"], Path(recipe.data.folder).resolve()
     if isinstance(where, Mapping) or str(where).startswith("phrasebook:"):
         return where
     if not files_of(where, folder):
         return None
-    return str(folder / where) if isinstance(where, str) else [str(folder / part) for part in where]
+    text = str(folder / where) if isinstance(where, str) else [str(folder / part) for part in where]
+    began = RunFolder(found).data_record().get("validation", {}).get("fingerprint")
+    now = read_corpus(text, *languages, folder=folder, context_sentences=recipe.data.context_sentences).fingerprint
+    if began not in (None, now):
+        logger.warning("%s is not the text that the model was validated on: it is not taken for old text.", text)
+        return None
+    return text
 
 
 # ------------------------------------------------------------------------------------------------------------ account

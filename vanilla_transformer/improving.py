@@ -50,6 +50,8 @@ from .files import (
     write_json,
     write_text,
 )
+from .model.configuration_vanilla_transformer import VanillaTransformerConfig
+from .model.generation_vanilla_transformer import paper_generation_config
 from .plots.bars import plot_account
 from .run.folder import MODEL_FILES, RunFolder
 from .run.loading import chosen_device, find_model, load_engine
@@ -201,6 +203,11 @@ def improve(
     for fields in ({}, settings.teacher, settings.student):  # fail now if they are wrong
         tried, _ = load_recipe_with(recipe, {**(overrides or {}), **as_typed(dotted(fields))}, improve=ImproveSettings)
         usable_arguments(RunFolder(output / "first"), tried, device)
+    if settings.quantization is not None:  # `tried` is the student's
+        from .export.ctranslate2 import check_exportable
+
+        config = VanillaTransformerConfig(**tried.model)
+        check_exportable(config, paper_generation_config(config, **tried.decoding), "The student's decoding")
     with alone_in(output):
         is_new = not (output / "plan.json").exists()
         _begin(output, plan, settings)
@@ -209,7 +216,7 @@ def improve(
             if is_new and settings.clean is not None:  # `clean` reads it, and would fail too late
                 with naming_in_errors("data.train"):
                     open_stream(plan.data.train, source, target, folder=plan.data.folder)
-        except (OSError, ValueError):
+        except Exception:
             if is_new:  # a mistyped path must not bind the folder to it
                 shutil.rmtree(output / "pairs", ignore_errors=True)
                 for name in ("recipe.yaml", "plan.json"):  # if killed in between, `_begin` writes the first again
@@ -224,6 +231,9 @@ def _check(plan: Recipe, settings: ImproveSettings) -> None:
     """Raises ValueError or ImportError for what a later stage would reject."""
     if plan.data.mixture:
         raise ValueError("data.train: improve makes the mixture of corpora itself: give it one corpus.")
+    own = plan.data.source_language, plan.data.target_language
+    if "validation" not in plan.data.measured or plan.data.measured["validation"][1:] != own:
+        raise ValueError("data.validation: improve measures on one set in the recipe's languages: give it one corpus.")
     if plan.data.context_sentences:
         raise ValueError(
             "data.context_sentences: improve translates sentences out of order, so without context: set 0."

@@ -1,5 +1,6 @@
 """The browser page tokenizes, decodes and translates text exactly as Python does."""
 
+import copy
 import json
 import random
 import re
@@ -154,13 +155,15 @@ def test_invalid_arguments_or_missing_npm_raise(tokenizer, package, tmp_path, mo
     (tmp_path / "text").write_text("no archive")
     (tmp_path / "cut.tgz").write_bytes(archive.read_bytes()[:-20])
     model = small_model()
-    bert = BertTokenizerFast(vocab={"[UNK]": 0, "a": 1})
+    bert, grown = BertTokenizerFast(vocab={"[UNK]": 0, "a": 1}), copy.deepcopy(tokenizer)
+    grown.add_tokens(["Größe"])
     for change, error, message in (
         ({"runtime": archive}, FileNotFoundError, "not the package of onnxruntime-web"),
         ({"runtime": tmp_path / "text"}, ValueError, "is not an npm package"),
         ({"runtime": tmp_path / "cut.tgz"}, ValueError, "is not an npm package"),
         ({"runtime": tmp_path}, FileNotFoundError, "ort.wasm"),
         ({"tokenizer": bert}, ValueError, "no tokenizer of this kind"),
+        ({"tokenizer": grown}, ValueError, r"cannot read words that were added to the vocabulary \(Größe\)"),
         ({"runtime": package, "quantization": "int4"}, ValueError, "one of float32, int8, not 'int4'"),
     ):
         with pytest.raises(error, match=message):

@@ -1,11 +1,14 @@
 """The command `adapt`: a small phrasebook model learns a word that it has never read."""
 
 import json
+import shutil
 from itertools import islice
 
 import pytest
+import yaml
 
 from vanilla_transformer import phrasebook, score_translations, translate
+from vanilla_transformer.adapting import AdaptSettings, adaptation_recipe
 from vanilla_transformer.command_line import run_command
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.run.recipe import load_recipe
@@ -74,6 +77,8 @@ def test_finished_adaptation_is_not_repeated(adapted, capsys):
     assert run_command(command) == 0
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
     assert "| new (validation) |" in capsys.readouterr().out
+    assert run_command(["adapt", f"{command[1]}/", *command[2:]]) == 0
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
     assert run_command([*command, "--floor", "3"]) == 1
     assert "was begun as" in capsys.readouterr().err
     place = command.index("--replay") + 1
@@ -95,12 +100,38 @@ def test_interrupted_adaptation_resumes_exactly(run, domain, tmp_path, more):
     load_model(whole)  # it has all the weights of a plain model, whatever was trained
 
 
+def test_adaptation_keeps_what_the_model_can_read(run, corpus, tmp_path, monkeypatch, caplog):
+    """Its decoding, its limits of length, and the text that it was validated on, not one of the same name."""
+    model = shutil.copytree(run, tmp_path / "model")
+    recipe = yaml.safe_load((model / "recipe.yaml").read_text())
+    recipe["data"] |= {"folder": ".", "max_source_length": 90, "max_target_length": 80, "max_length_ratio": 3}
+    (model / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    for name in ("generation_config.json", "averaged/generation_config.json"):
+        (model / name).write_text("{}")  # a greedy one
+    more = {"data.train": "[dev.en, dev.de]"}
+    for folder, expected in ((corpus, True), (tmp_path / "other", False)):
+        folder.mkdir(exist_ok=True)
+        if not expected:
+            for side in ("en", "de"):
+                written(folder / f"validation.{side}", ["Something else."])
+        monkeypatch.chdir(folder)
+        found = adaptation_recipe(str(model), AdaptSettings(), {**more, "data.validation": "[x.en, x.de]"})
+        assert vars(found.data.limits) == {"max_source_length": 90, "max_target_length": 80, "max_length_ratio": 3}
+        assert found.decoding["num_beams"] == 1
+        assert ("old" in found.data.test) == expected
+        assert ("is not the text that the model was validated on" in caplog.text) == (not expected)
+
+
 def test_mistakes_are_found_before_the_old_text_is_translated(run, corpus, domain, tmp_path, caplog, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").touch()
     old = ("--old", str(corpus / "validation.en"), str(corpus / "validation.de"))
     missing = ("--data.train", "[missing.en, missing.de]")
-    for output, more, said in (("run", missing, "there is no text file 'missing.en'"), ("mine", (), "holds notes.txt")):
+    for output, more, said in (
+        ("run", missing, "there is no text file 'missing.en'"),
+        ("mine", (), "holds notes.txt"),
+        ("run", ("--training.average_last", "2"), "average_last"),
+    ):
         assert run_command(words(run, domain, tmp_path / output, *old, *more)) == 1
         assert said in capsys.readouterr().err
         assert " translates " not in caplog.text

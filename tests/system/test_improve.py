@@ -213,6 +213,9 @@ def test_invalid_plan_is_rejected_before_training(tmp_path, capsys):
         (["--improve.target_text", "nowhere.de"], "there is no text file 'nowhere.de'"),
         (["--improve.quantization", "int7"], "improve.quantization: choose from float32"),
         (["--data.train", "[{corpus: phrasebook:train:10}, {corpus: phrasebook:train:20}]"], "give it one corpus"),
+        (["--data.validation", "[{corpus: phrasebook:validation:10}]"], "improve measures on one set"),
+        (["--decoding.no_repeat_ngram_size", "3"], "The student's decoding sets no_repeat_ngram_size = 3"),
+        (["--improve.student", "{model: {value_head_dim: 4}}"], "CTranslate2 has no value_head_dim (4)"),
     ]:
         assert run_command(["improve", str(path), "--output", str(tmp_path / "out"), *words]) == 1
         assert said in capsys.readouterr().err

@@ -18,7 +18,7 @@ from vanilla_transformer.model.configuration_vanilla_transformer import VanillaT
 from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.recipe import load_recipe, recipe_of
-from vanilla_transformer.sharing.card_sections import how_to_use
+from vanilla_transformer.sharing.card_sections import architecture, how_to_use
 from vanilla_transformer.sharing.model_card import VARIANTS, model_card, scores_of_tests
 
 from .conftest import json_of
@@ -39,6 +39,13 @@ def test_card_shows_the_runs_records(run):
     assert len(set(values.values())) > 1
     assert f"from the last checkpoint's {values['last']:.2f} to {values['averaged']:.2f} (" in card
     assert (run / "recipe.yaml").read_text(encoding="utf-8") in card
+
+
+def test_architecture_names_both_sides_where_they_differ():
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2}
+    uneven = VanillaTransformerConfig(**sizes, decoder_attention_heads=4, encoder_ffn_dim=16, decoder_ffn_dim=32)
+    assert "1 + 2 layers, d_model 16, 2 + 4 heads, d_ff 16 + 32, a vocabulary" in architecture(uneven)
+    assert "8 heads, d_k 16, d_v 64, d_ff 2048, a" in architecture(VanillaTransformerConfig.from_name("table3-b1"))
 
 
 def test_card_says_that_a_model_writes_no_capitals(run, tmp_path):

@@ -22,7 +22,7 @@ from ..environment import has_bfloat16
 from ..files import alone_in, relative_to, replaced_folder, write_text
 from ..run.folder import RunFolder
 from ..run.loading import chosen_device
-from ..run.recipe import DataSettings, Recipe, by_field, load_recipe, override, recipe_of
+from ..run.recipe import DataSettings, Recipe, by_field, load_recipe, override, recipe_of, recipe_with
 from ..training.opening import check_start
 from .decoding import AS_TYPED, MOST_TRIED_ON
 from .rule import PHRASES, SIZES, Choice, TextFacts, choose, facts_of, measure_speeds
@@ -57,7 +57,8 @@ def chosen_recipe(
     If the rule says so, the phrase pairs of one corpus, read as a whole and without context, are written to `text/` as
     well, and trained on beside it.
 
-    Once there is a checkpoint, earlier choices are used again.
+    Earlier choices are used again once there is a checkpoint; before that, if the same was asked for the same text. So
+    `chosen.yaml` may be edited in between.
 
     Args:
         output: The run folder.
@@ -84,7 +85,7 @@ def chosen_recipe(
     rest = {name: text for name, text in overrides.items() if name not in of_data}
     asked = f"# train auto --minutes {minutes:g} " + (f"--search {search:g} " if search else "")
     asked += "" if phrases else "--no-phrases "
-    asked += " ".join(f"--{name} {text}" for name, text in of_data.items())
+    asked += " ".join(f"--{name} {text}" for name, text in sorted(of_data.items()))
     asked = " ".join(asked.split())
     if _was_chosen(folder, asked):
         return load_recipe(folder.chosen, rest)
@@ -94,6 +95,10 @@ def chosen_recipe(
     with alone_in(folder.path):  # so the text and the choices of a run under way stay as they are
         check_start(folder)
         logger.info("The text: %s.", facts)
+        comments = [asked, f"# The text: {facts}."]
+        if (recipe := _chosen_before(folder.chosen, comments, rest)) is not None:
+            logger.info("The recipe in %s is used again; remove it to have another chosen.", folder.chosen)
+            return recipe
         searching = Search(folder, _asked_of_a_search(asked, rest, pairs)) if search else None
         if searching and searching.choices:
             choices = searching.choices
@@ -106,7 +111,6 @@ def chosen_recipe(
         texts, notes = _write_texts(pairs, data, folder, choices)
         defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
         section = {name: value for name, value in vars(data).items() if value != defaults[name]} | texts
-        comments = [asked, f"# The text: {facts}."]
         if searching:
             if not searching.choices:
                 searching.begin(choices, rest)
@@ -116,8 +120,8 @@ def chosen_recipe(
             comments += [f"#   {line}" for line in searching.report()]
         comments = "\n".join(comments)
         written = _as_yaml(section, choices, notes, rest)
+        [recipe] = recipe_with(yaml.safe_load(written), {})  # raises before anything is written
         write_text(folder.chosen, f"{comments}\n{written}")
-        recipe = load_recipe(folder.chosen)
         for choice in choices:
             if choice.reason and choice.field not in rest:
                 logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
@@ -133,7 +137,8 @@ def _was_chosen(folder: RunFolder, asked: str) -> bool:
     """
     has_run = bool(folder.checkpoint_folders())
     if has_run and folder.chosen.is_file():
-        if folder.chosen.read_text(encoding="utf-8").partition("\n")[0] == asked:
+        before = folder.chosen.read_text(encoding="utf-8").partition("\n")[0]
+        if sorted(before.split(" --")) == sorted(asked.split(" --")):  # in whatever order they were typed
             return True
         command = shlex.join(["vanilla-transformer", "train", "--resume", str(folder.path)])
         raise ValueError(
@@ -177,6 +182,14 @@ def _of_candidates(typed: Mapping[str, str]) -> dict[str, str]:
     own = ("max_minutes", "cooldown_steps", "push_to_hub", "hub_")
     without = ("description", *(f"training.{name}" for name in own))
     return {name: text for name, text in typed.items() if not name.startswith(without)}
+
+
+def _chosen_before(chosen: Path, comments: Sequence[str], rest: Mapping[str, str]) -> Recipe | None:
+    """The recipe that the same command chose for the same text, perhaps edited since; None if there is none."""
+    if not chosen.is_file() or chosen.read_text(encoding="utf-8").splitlines()[: len(comments)] != [*comments]:
+        return None
+    recipe = load_recipe(chosen)
+    return recipe if recipe == load_recipe(chosen, rest) else None  # what is typed may change other choices
 
 
 def _asked_of_a_search(asked: str, rest: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> str:

@@ -29,6 +29,16 @@ def check_growth(growth: int | str) -> None:
         raise ValueError(f"grow_vocabulary is {growth!r}; choose a number of pieces, {AUTO!r}, or 0 for none")
 
 
+def check_can_grow(tokenizer: Tokenizer) -> None:
+    """Raises ValueError if the vocabulary is not one of byte-pair encoding."""
+    kind = type(tokenizer.model).__name__
+    if kind != "BPE":
+        raise ValueError(
+            f"The vocabulary is of the kind {kind}, in which new pieces would split old words differently. "
+            "Only one of byte-pair encoding can grow: set grow_vocabulary to 0."
+        )
+
+
 def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: int | str) -> list[str]:
     """Adds pieces to the tokenizer saved in a folder, after all its old ones, and returns them.
 
@@ -47,12 +57,8 @@ def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: in
     path = Path(folder) / "tokenizer.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     model = content["model"]
-    if model["type"] != "BPE":
-        raise ValueError(
-            f"The vocabulary is of the kind {model['type']}, in which new pieces would split old words differently. "
-            "Only one of byte-pair encoding can grow: set grow_vocabulary to 0."
-        )
     tokenizer = Tokenizer.from_file(str(path))
+    check_can_grow(tokenizer)
     counts = _counted_words(tokenizer, texts)
     words = [[token.id for token in tokenizer.model.tokenize(word)] for word in counts]
     names = {number: piece for piece, number in tokenizer.get_vocab().items()}

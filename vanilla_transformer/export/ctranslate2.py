@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from ..files import written_beside
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -120,6 +120,12 @@ def specification(
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
     return spec
+
+
+def check_exportable(config: VanillaTransformerConfig, decoding: GenerationConfig, place: str) -> None:
+    """Raises ValueError, naming the field, for a model or a decoding that CTranslate2 cannot run; `place` has it."""
+    check_supported(decoding, "CTranslate2", place)
+    _check(config)
 
 
 def _check(config: VanillaTransformerConfig) -> None:

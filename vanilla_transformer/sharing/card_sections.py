@@ -40,12 +40,19 @@ def languages(recipe: Recipe) -> dict[str, str | list[str]]:
 
 
 def architecture(config: VanillaTransformerConfig) -> str:
-    """The kind and size of a model, in a sentence."""
+    """The kind and size of a model, in a sentence; where encoder and decoder differ, `2 + 4 heads` says how."""
+
+    def both(name: str) -> str:
+        sides = dict.fromkeys(f"{getattr(config, f'{side}_{name}')}" for side in ("encoder", "decoder"))
+        return " + ".join(sides)
+
+    widths = {"d_k": config.to_dict()["head_dim"], "d_v": config.to_dict()["value_head_dim"]}
+    given = "".join(f", {name} {width}" for name, width in widths.items() if width is not None)
     return (
         'The encoder-decoder Transformer of "Attention Is All You Need" '
         f"({'pre-norm' if config.norm_first else 'post-norm, as in the paper'}): {config.encoder_layers} + "
-        f"{config.decoder_layers} layers, d_model {config.d_model}, {config.encoder_attention_heads} heads, d_ff "
-        f"{config.encoder_ffn_dim}, a vocabulary of {config.vocab_size:,}."
+        f"{config.decoder_layers} layers, d_model {config.d_model}, {both('attention_heads')} heads{given}, d_ff "
+        f"{both('ffn_dim')}, a vocabulary of {config.vocab_size:,}."
     )
 
 

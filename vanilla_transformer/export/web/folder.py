@@ -87,6 +87,11 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
             [step["type"] for step in (saved[part] or {}).get(steps, [])]
             for part, steps in (("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers"))
         )
+        if words := [each["content"] for each in saved["added_tokens"] if not each["special"]]:
+            raise ValueError(
+                f"The page cannot read words that were added to the vocabulary ({', '.join(words)}): export it to onnx "
+                "or ctranslate2."
+            )
         if saved["model"]["type"] in _MODELS and normalizers in _NORMALIZERS and pre_tokenizers == _PRE_TOKENIZERS:
             return
     raise ValueError(
