@@ -11,6 +11,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -252,8 +253,9 @@ def _old_validation(recipe: Recipe | None, found: Path) -> Any:
     if not files_of(where, folder):
         return None
     text = str(folder / where) if isinstance(where, str) else [str(folder / part) for part in where]
-    began = RunFolder(found).data_record().get("validation", {}).get("fingerprint")
-    now = read_corpus(text, *languages, folder=folder, context_sentences=recipe.data.context_sentences).fingerprint
+    began, now = RunFolder(found).data_record().get("validation", {}).get("fingerprint"), None
+    with suppress(ValueError):  # it may be anything
+        now = read_corpus(text, *languages, folder=folder, context_sentences=recipe.data.context_sentences).fingerprint
     if began not in (None, now):
         logger.warning("%s is not the text that the model was validated on: it is not taken for old text.", text)
         return None

@@ -201,9 +201,11 @@ class Demo:
             return ""
         text, translation, to, ids = pair
         tokenizer = towards(self.tokenizer, to)
-        weights, queries, keys = attentions(self.model, tokenizer, text, translation, source_ids=ids).of(
-            ATTENTIONS[attention]
-        )
+        try:
+            found = attentions(self.model, tokenizer, text, translation, source_ids=ids)
+        except ValueError as error:  # a text that was translated in pieces, for it has more tokens than positions
+            return f"<p>{escape(str(error))}</p>"
+        weights, queries, keys = found.of(ATTENTIONS[attention])
         heads = None if head == ALL_HEADS else [int(head) - 1]
         title = f"Attention of the {attention}, layer {layer}"
         with tempfile.TemporaryDirectory() as folder:
@@ -227,7 +229,10 @@ class Demo:
         calibration, options = self._calibration, {"sources": None if ids is None else [ids]}
         if calibration is not None:
             options |= {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
-        [found] = likelihoods(self.model, towards(self.tokenizer, to), [(text, translation)], **options)
+        try:
+            [found] = likelihoods(self.model, towards(self.tokenizer, to), [(text, translation)], **options)
+        except ValueError as error:  # as in `picture`
+            return f"<p>{escape(str(error))}</p>"
         said = "The model is not calibrated: what the probabilities of its words are worth is not known."
         if calibration is not None:
             good = f"that the translation is good (chrF of {calibration.threshold:.0f} or more)"
@@ -259,8 +264,11 @@ class Demo:
         layers, heads = getattr(config, f"{side}_layers"), getattr(config, f"{side}_attention_heads")
         return (
             gradio.Dropdown(list(range(1, layers + 1)), value=layers, label="Layer", interactive=True, min_width=120),
-            gradio.Dropdown([ALL_HEADS, *map(str, range(1, heads + 1))], label="Head", interactive=True, min_width=120),
-        )
+            gradio.Dropdown(
+                [ALL_HEADS, *map(str, range(1, heads + 1))], value=ALL_HEADS, label="Head", interactive=True,
+                min_width=120,
+            ),
+        )  # fmt: skip
 
     def page(self) -> gradio.Blocks:
         """The page; `launch()` shows it."""

@@ -53,6 +53,8 @@ def test_language_tag_is_added_to_sources_only(tokenizer, tmp_path):
 def test_finetuning_tags_sources_with_the_target_language(tokenizer, tmp_path):
     (tmp_path / "pairs.tsv").write_text("en\tfr\nthe dog\tle chien\n")
     choices = {"train_file": [str(tmp_path / "pairs.tsv")], "source_language": "en", "target_language": "fr"}
+    with (tmp_path / "pairs.tsv").open("a") as file:
+        file.write("   \tle chat\nthe cat\t \n")  # neither has anything to learn from
     [row] = Pairs(FinetuningArguments("model", **choices), tokenizer).for_training()
     assert row["input_ids"] == towards(tokenizer, "fr")("the dog").input_ids
     assert row["labels"] == tokenizer(text_target="le chien").input_ids

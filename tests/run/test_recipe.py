@@ -4,6 +4,7 @@ import dataclasses
 import re
 import time
 from itertools import product
+from pathlib import Path
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.run.folder import list_recipes
-from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.run.recipe import DataSettings, Recipe, load_recipe
 from vanilla_transformer.training.arguments import (
     UNDER_NOAM,
     WITHOUT_EFFECT,
@@ -173,6 +174,23 @@ def test_invalid_test_set_and_language_names_are_rejected(write):
             with_data(target_language=language)
     for language in ("de", "deu", "pt_BR", "zh-Hant"):
         assert with_data(target_language=language).target_language == language
+
+
+def test_language_that_yaml_takes_for_false_is_rejected(write):
+    for field, value in (
+        ("data.test", "{norwegian: {corpus: [a.en, a.no], target_language: no}}"),
+        ("data.validation", "[{corpus: [a.en, a.no], target_language: no}]"),
+    ):
+        with pytest.raises(ValueError, match="False is not a language code, say 'de' or 'pt_BR': put it in quotes"):
+            load_recipe(write(), {field: value})
+
+
+def test_paths_become_text(tmp_path):
+    train, validation = [Path("a.en"), Path("a.de")], Path("dev.tsv")
+    data = DataSettings("en", "de", train=train, validation=validation, test={"t": Path("t")})
+    (tmp_path / "recipe.yaml").write_text(Recipe(data=data).to_yaml(), encoding="utf-8")
+    assert load_recipe(tmp_path / "recipe.yaml").data == data
+    assert (data.train, data.validation, data.test) == (["a.en", "a.de"], "dev.tsv", {"t": "t"})
 
 
 def test_several_corpora_are_read_and_checked(write):

@@ -195,6 +195,17 @@ def test_picture_shows_the_chosen_layer_and_head(client, demo, random_translator
     for attention, expected in (("encoder", (2, 2)), ("decoder on itself", (3, 4)), ("decoder on the source", (3, 4))):
         layer, head = shown.layers_and_heads(attention)
         assert (len(layer.choices), len(head.choices) - 1) == expected
+        assert (layer.value, head.value) == (expected[0], "all")  # one chosen before may not be there
+
+
+def test_text_beyond_the_models_positions_is_explained(demo, tmp_path):
+    model = build_model(vocab_size=280, position_embedding_type="learned", max_position_embeddings=20)
+    model.save_pretrained(tmp_path)
+    learn_tokenizer([TEXT] * 9, TokenizerSettings(vocab_size=280)).save_pretrained(tmp_path)
+    shown, pair = demo.Demo(tmp_path), demo.Pair("a b c d " * 20, "x")
+    for found in (shown.picture(pair, "encoder", 1, "all"), shown.confidence(pair, True)):
+        assert found.startswith("<p>")
+        assert "max_position_embeddings is 20" in found
 
 
 def test_confidence_is_shown_by_more_than_colour(client, demo, random_translator, tmp_path):

@@ -286,6 +286,14 @@ def test_pending_requests_are_answered_before_shutdown(random_translator, expect
             post(url, sources[:1])
 
 
+def test_one_translation_is_searched_for_whatever_the_model_says(random_translator, tmp_path):
+    model = shutil.copytree(random_translator, tmp_path / "model")
+    saved = json.loads((model / "generation_config.json").read_text())
+    (model / "generation_config.json").write_text(json.dumps({**saved, "num_beams": 4, "num_return_sequences": 4}))
+    [answer] = load_backend("torch", str(model), num_beams=2, max_tokens=3).translate(["No."], Wish(), None)
+    assert answer["translations"]
+
+
 def test_glossaries_and_markup_are_applied_and_checked(random_translator, sources, tmp_path):
     text, entries = sources[0], [{"source": sources[0].split()[0], "target": "Hund|Katze"}, {"source": "zebra"}]
     lines = tmp_path / "glossary.tsv"

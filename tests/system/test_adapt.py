@@ -113,7 +113,7 @@ def test_adaptation_keeps_what_the_model_can_read(run, corpus, tmp_path, monkeyp
         folder.mkdir(exist_ok=True)
         if not expected:
             for side in ("en", "de"):
-                written(folder / f"validation.{side}", ["Something else."])
+                written(folder / f"validation.{side}", [f"Something else in {side}."])
         monkeypatch.chdir(folder)
         found = adaptation_recipe(str(model), AdaptSettings(), {**more, "data.validation": "[x.en, x.de]"})
         assert vars(found.data.limits) == {"max_source_length": 90, "max_target_length": 80, "max_length_ratio": 3}

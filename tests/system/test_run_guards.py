@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from vanilla_transformer.run.digests import write_digests
 from vanilla_transformer.run.folder import WEIGHTS, RunFolder
 from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.training.checkpoints import trainer_state
 from vanilla_transformer.training.opening import check_same_rates
 from vanilla_transformer.training.run import train
 from vanilla_transformer.training.trial import tried_arguments
@@ -349,6 +351,23 @@ def test_early_stopping_saves_its_last_update(recipe, tmp_path):
     last = json.loads(folder.finished.read_bytes())["step"]
     assert last % 12
     assert folder.good_checkpoints()[-1].name == f"checkpoint-{last}"
+
+
+def test_run_ends_without_a_model_if_the_best_above_its_floors_is_gone(recipe, tmp_path):
+    floors = {"floors": "{small: 0.0}", "average_last": 0}
+    folder = train(recipe(**floors), tmp_path / "run")
+    best = Path(trainer_state(folder.good_checkpoints()[-1])["best_model_checkpoint"]).name
+    assert best == "checkpoint-8"
+    shutil.rmtree(folder.checkpoints / best)
+    folder.scores.unlink()
+    with pytest.raises(ValueError, match=r"checkpoint-8, the only checkpoint known to be above its floors, is gone"):
+        train(recipe(**floors), folder.path, resume=True)
+
+
+def test_checkpoints_that_cannot_be_resumed_are_rejected(recipe, tmp_path):
+    with pytest.raises(ValueError, match=r"training\.save_only_model: no run could be resumed"):
+        train(recipe(save_only_model=True), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_save_settings_without_numbered_checkpoints_are_rejected(recipe, tmp_path):

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -408,6 +409,21 @@ def scored(run, tmp_path):
         return ["score", "--model", run, "--sources", files[0], "--targets", files[1], *options]
 
     return words
+
+
+def test_seed_repeats_samples_however_the_lines_arrive(run):
+    words = ("translate", "--model", run, "--sample", "--seed", "3", "--top-k", "40", "--max-tokens", "8")
+    lines = [DOG, "I am here.", "A dog.", "She is old."]
+    found = []
+    for pause in (0, 0.3):
+        with PACKAGE.start(CLI, *words, stdin=PIPE) as process:
+            for line in lines:
+                process.stdin.write(f"{line}\n")
+                process.stdin.flush()
+                time.sleep(pause)
+            found.append(process.completed().stdout)
+    assert found[0] == found[1]
+    assert found[0].count("\n") == len(lines)
 
 
 def test_every_pair_gets_a_score(scored, run):

@@ -24,6 +24,13 @@ _COOLDOWN = "cooldown_steps must be a share of the run from 0 to below 1, or a w
 DERIVED = {"greater_is_better", "do_eval"}
 
 
+def test_processes_cannot_act_at_the_end_of_an_epoch(make, monkeypatch):
+    monkeypatch.setattr(Arguments, "world_size", 2)
+    for name in ("eval_strategy", "logging_strategy"):
+        with pytest.raises(ValueError, match="cannot be epoch with several processes"):
+            make(**{name: "epoch"}, load_best_model_at_end=False)
+
+
 @pytest.fixture
 def make(tmp_path):
     def make(**options):

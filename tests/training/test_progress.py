@@ -197,6 +197,22 @@ def test_training_stops_at_max_minutes_also_when_resumed(make_trainer, clock, tm
     assert longer.state.global_step == 45
 
 
+def test_budget_may_come_and_go_between_sessions(make_trainer, clock, tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2}
+
+    def saved_after(updates: int) -> list[int]:
+        saved = sorted(int(path.name.partition("-")[2]) for path in (tmp_path / "checkpoints").iterdir())
+        return [number for number in saved if number > updates]
+
+    make_trainer(callbacks=[Work(clock, 4)], max_steps=4, **options).train()
+    timed = make_trainer(callbacks=[Work(clock, 4)], max_steps=1000, max_minutes=1, **options)
+    timed.train(True)
+    assert timed.state.global_step == 15  # 16 of the 60 seconds were spent before
+    assert 15 in saved_after(4)
+    make_trainer(callbacks=[Work(clock, 4)], max_steps=20, **options).train(True)
+    assert saved_after(15) == [16, 18, 20]
+
+
 BUDGET = """
 import sys
 from types import SimpleNamespace
@@ -208,7 +224,7 @@ rank, now = torch.distributed.get_rank(), SimpleNamespace(seconds=0.0)
 progress.time = SimpleNamespace(perf_counter=lambda: now.seconds)
 args = SimpleNamespace(max_minutes=2, world_size=2, device="cpu", eval_strategy="steps")
 budget = progress.TimeBudget()
-budget.on_train_begin(args, None, None)
+budget.on_train_begin(args, SimpleNamespace(stateful_callbacks={"TimeBudget": {}}), None)
 while not budget.seconds >= 120:
     now.seconds += 4 + 0.1 * rank
     control = SimpleNamespace(should_save=False, should_evaluate=False, should_training_stop=False)

@@ -1,6 +1,7 @@
 """The trainer on a tiny model: its rates, batches, validation, elapsed time and resuming are exact."""
 
 import math
+import shutil
 
 import pytest
 import torch
@@ -8,6 +9,10 @@ from datasets import Dataset
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
+from vanilla_transformer.data.languages import towards
+from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.evaluation.metrics import bleu_for
+from vanilla_transformer.evaluation.scores import score_translations
 from vanilla_transformer.training import trainer as trainer_module
 from vanilla_transformer.training.arguments import create_noam_scheduler, noam
 from vanilla_transformer.training.trainer import VanillaTransformerTrainer
@@ -345,6 +350,27 @@ def test_bleu_compares_translations_with_label_text(make_trainer, tokenizer, mon
         assert metrics["eval_bleu"] == pytest.approx(bleu, abs=1e-9)
 
 
+def test_bleu_finds_words_as_each_target_language_has_them(make_trainer, monkeypatch):
+    tokenizer = learn_tokenizer(["一二三四五六七八"] * 3, TokenizerSettings(vocab_size=270), tags=["<2de>", "<2zh>"])
+    german, chinese = "ein Hund schläft im Park", "我们今天去公园玩"
+    pairs = {"de": (german, german), "zh": (chinese, f"{chinese}耍")}
+    rows = []
+    for language, (said, reference) in pairs.items():
+        source = towards(tokenizer, language)(said).input_ids
+        rows.append({"input_ids": source, "labels": tokenizer(text_target=reference).input_ids})
+    monkeypatch.setattr(trainer_module, "translate", lambda model, tokenizer, sources, **options: sources)
+    trainer = make_trainer(predict_with_generate=True)
+    trainer.processing_class, trainer.target_language = tokenizer, "de"
+    monkeypatch.setattr(trainer, "_loss_per_token", lambda model, dataset: 1.0)
+    expected = {}
+    for language, (said, reference) in pairs.items():
+        [score] = score_translations([said], [reference], [bleu_for(language)], target_language=language)
+        expected[language] = score.value
+    assert expected["de"] == pytest.approx(100) != pytest.approx(expected["zh"])
+    assert trainer.evaluate(Dataset.from_list(rows[1:]))["eval_bleu"] == pytest.approx(expected["zh"])
+    assert trainer.evaluate(Dataset.from_list(rows))["eval_bleu"] == pytest.approx(sum(expected.values()) / 2)
+
+
 def test_early_stopping_stops_when_patience_runs_out(make_trainer, monkeypatch):
     trainer = make_trainer(max_steps=9, early_stopping_patience=2, **BEST)
     scripted(trainer, monkeypatch, [3.0, 2.0, 2.5, 2.0, 1.0]).train()
@@ -364,6 +390,15 @@ def test_best_and_last_are_kept_and_best_loaded(make_trainer, monkeypatch, tmp_p
     # The last ones are enough to average if the best is among them.
     _, kept = trained(3, [6.0, 5.0, 4.0, 3.0, 1.0, 2.0])
     assert kept >= {"checkpoint-4", "checkpoint-5", "checkpoint-6"}
+
+
+def test_limit_of_one_keeps_newest_best_and_foreign_folders(make_trainer, monkeypatch, tmp_path):
+    foreign = tmp_path / "checkpoints" / "checkpoint-1-copy"
+    foreign.mkdir(parents=True)
+    trainer = make_trainer(average_last=1, **BEST | {"save_total_limit": 1})
+    scripted(trainer, monkeypatch, [1.0, 2.0, 3.0]).train()
+    assert {path.name for path in foreign.parent.iterdir()} == {"checkpoint-1", "checkpoint-3", foreign.name}
+    assert trainer.args.save_total_limit == 1
 
 
 def test_best_checkpoint_is_a_saved_one(make_trainer, monkeypatch):
@@ -497,6 +532,17 @@ def test_early_stopping_patience_survives_a_resume(make_trainer, monkeypatch, tm
     resumed = scripted(make_trainer(**options), monkeypatch, [2.0] * 9)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-3"))
     assert resumed.state.global_step == 4
+
+
+def test_resumed_run_saves_when_patience_runs_out(make_trainer, monkeypatch, tmp_path):
+    options = {**BEST, "save_steps": 3, "max_steps": 9, "early_stopping_patience": 2, "save_total_limit": 9}
+    checkpoint = str(tmp_path / "checkpoints" / "checkpoint-3")
+    for resume, found in ((None, [5.0, 4.0, 3.0, 3.0, 3.0]), (checkpoint, [3.0, 3.0])):
+        trainer = scripted(make_trainer(eval_on_start=resume is not None, **options), monkeypatch, found)
+        trainer.train(resume_from_checkpoint=resume)  # it is not evaluated again at the start
+        assert trainer.state.global_step == 5
+        assert (tmp_path / "checkpoints" / "checkpoint-5").is_dir()
+        shutil.rmtree(tmp_path / "checkpoints" / "checkpoint-5")
 
 
 def slow_validation(trainer, clock, monkeypatch):

@@ -10,6 +10,8 @@ from torch import nn
 
 from vanilla_transformer import EnsembleForConditionalGeneration
 from vanilla_transformer.environment import has_bfloat16
+from vanilla_transformer.run.loading import load_engine
+from vanilla_transformer.translation import translate
 from vanilla_transformer.translation.packed import PackedLinear
 from vanilla_transformer.translation.precision import in_precision
 
@@ -38,6 +40,20 @@ def test_scores_of_bfloat16_weights_add_up_in_float32():
             log_probabilities = exact(input_ids=source[None], labels=target[None]).logits[0].log_softmax(-1)
         expected = log_probabilities.gather(1, target[:, None]).sum().item()
         assert score == pytest.approx(expected, rel=0.03)
+
+
+def test_models_saved_in_16_bits_translate_in_float32(tokenizer, tmp_path):
+    folders = [tmp_path / "float32", tmp_path / "bfloat16"]
+    models = [build_model(seed, vocab_size=280).to(dtype) for seed, dtype in enumerate((torch.float32, torch.bfloat16))]
+    for folder, model in zip(folders, models, strict=True):
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    for given in (folders, folders[::-1], folders[1:]):
+        loaded, _ = load_engine(given, precision="float32")
+        assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
+        assert translate(loaded, tokenizer, ["No."], num_beams=2, max_new_tokens=5)
+    for members in (models, models[::-1]):  # as they are
+        assert translate(EnsembleForConditionalGeneration(members), tokenizer, ["No."], num_beams=2, max_new_tokens=5)
 
 
 def test_auto_takes_the_faster_precision(caplog):

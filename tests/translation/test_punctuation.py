@@ -26,10 +26,11 @@ def test_missing_full_stop_is_added_and_removed():
         ('a "dog" ', 'a "dog." '),
         ("room 7", "room 7."),
         ("e\u0301", "e\u0301."),
+        ("नमस्ते", "नमस्ते."),
     ]:
         assert punctuation.put_on(line) == (read, True)
         assert punctuation.take_off(read) == line
-    for line in ("A dog.", "A dog?", "A dog …", "A dog:", "a,", "a -", "😀", "", " ", '"', "."):
+    for line in ("A dog.", "A dog?", "A dog …", "A dog:", "a,", "a -", "😀", "I love it ❤️", "1️⃣", "", " ", '"', "."):
         assert punctuation.put_on(line) == (line, False)
     for text in ("Ein Hund?", "Ein Hund...", "Ein Hund!", ".", "", " ", "Ein Hund"):
         assert punctuation.take_off(text) == text

@@ -8,6 +8,7 @@ import torch
 from transformers import GenerationConfig
 
 from vanilla_transformer.data.phrasebook import phrasebook
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.translation import in_blocks, score_pairs, translate, translate_lines
 
@@ -186,6 +187,37 @@ def test_line_longer_than_the_models_positions_is_cut(tokenizer, caplog):
     assert [record.getMessage() for record in caplog.records] == [
         f"Line 2 has {len(tokenizer(long).input_ids)} tokens at a stretch, more than 30: translated in 2 pieces."
     ]
+
+
+def test_no_limit_goes_beyond_the_models_positions(tokenizer):
+    model = build_model(vocab_size=280, position_embedding_type="learned", max_position_embeddings=40)
+    model.generation_config = paper_generation_config(model.config, eos_token_id=None)
+    sampled = {"do_sample": True, "num_beams": 1, "align": True}
+    sampled["calibration"] = Calibration(50.0, 0.0, {"mean_surprisal": -1.0})
+    for options in ({"num_beams": 2}, {"num_beams": 2, "prefix": "A man sees"}, sampled):
+        torch.manual_seed(0)
+        found = list(translate_lines(model, tokenizer, [["No.", "A dog."] * 4], max_new_tokens=100, **options))
+        assert all(best.cut for best, *_ in found)
+    # Half characters have more tokens than the model wrote: it cannot read these translations again.
+    assert all(best.likelihood is None and best.alignment.links == [] for best, *_ in found)
+    [[best]] = translate_lines(model, tokenizer, [["A dog."]], max_new_tokens=3, **sampled)
+    assert best.likelihood is not None
+    assert best.alignment.links
+
+
+def test_search_may_find_fewer_translations_than_asked_for(model, tokenizer):
+    options = {"num_beams": 4, "num_return_sequences": 4, "return_dict_in_generate": True, "forced_eos_token_id": 2}
+    [found] = translate_lines(model, tokenizer, [["No."]], max_new_tokens=1, **options)
+    assert len(found) == 1
+    assert found[0].score == 0  # of the forced end
+
+
+def test_prefix_may_be_longer_than_the_limit(model, tokenizer):
+    model.generation_config = paper_generation_config(model.config, max_length_offset=2)
+    prefix = "A man sees the dog. " * 3
+    for lines in (["No."], ["No.", "A dog sees the little girl. " * 5]):
+        [best, *_], *_ = translate_lines(model, tokenizer, [lines], prefix=prefix)
+        assert best.text.startswith(prefix.strip())
 
 
 def test_split_line_joins_translations_of_its_sentences(model, tokenizer):

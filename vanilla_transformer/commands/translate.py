@@ -87,7 +87,7 @@ def translate(
         temperature: With --sample: divides the scores of tokens, so that below 1 likely ones become likelier.
         top_k: With --sample: draw from this many of the likeliest tokens; 0 is all.
         top_p: With --sample: draw from the likeliest tokens that together have this probability.
-        seed: With --sample: makes the draws repeatable.
+        seed: With --sample: makes the draws repeatable. Lines of standard input then wait for a whole block.
         split: Language of the lines, say en: split them into sentences, and translate one at a time.
         longest: Maximum tokens in a line, or in a sentence with --split. A longer one is translated in pieces, cut at
             ends of sentences or at spaces, and reported with its line's number.
@@ -162,7 +162,7 @@ def translate(
     entries = load_glossary(glossary) if glossary else None
     calibration, unknown = _calibration_of(model, json) if confidence else (None, None)
     reading = {"markup": markup, "keep_numbers": keep_numbers, **reading_options(model, recase, respell, repunctuate)}
-    blocks = input_blocks(sentences, input)
+    blocks = input_blocks(sentences, input, as_they_come=seed is None)
     with replaced_file(output) if output else contextlib.nullcontext(sys.stdout) as file:
         found = translations_of(
             model, blocks, backend, int8=quantize is not None, precision=precision, warn=True, device=device,
@@ -362,7 +362,8 @@ def search_options(
         raise UsageError(f"--n-best {n_best} needs --num-beams of at least {n_best}, not {num_beams}.")
     if length_penalty is not None and not math.isfinite(length_penalty):
         raise UsageError(f"--length-penalty must be finite, not {length_penalty}.")
-    options = {"num_beams": num_beams, "num_return_sequences": n_best}
+    # Otherwise the model's own number would count, which may be more than the beams asked for.
+    options = {"num_beams": num_beams, "num_return_sequences": n_best or 1}
     options |= {"length_penalty": length_penalty, "max_new_tokens": max_tokens}
     return {name: value for name, value in options.items() if value is not None}
 
@@ -387,10 +388,10 @@ def sampling_options(sample: bool, temperature: float, top_k: int, top_p: float,
     return {"do_sample": True, "num_beams": 1, "temperature": temperature, "top_k": top_k, "top_p": top_p}
 
 
-def input_blocks(sentences: list[str] | None, path: Path | None) -> Iterable[list[str]]:
-    """The sentences given, or the lines of a file, in blocks; or those of standard input, as they come."""
+def input_blocks(sentences: list[str] | None, path: Path | None, *, as_they_come: bool = True) -> Iterable[list[str]]:
+    """The sentences given, or the lines of a file, in blocks; or those of standard input, in blocks or as they come."""
     from ..files import decoded_lines, text_lines
-    from ..translation import as_they_come, in_blocks
+    from ..translation import in_blocks, lines
 
     if sentences and path:
         raise UsageError(f"Give sentences or --input, not both: {sentences[0]!r:.60} is taken for a sentence.")
@@ -404,7 +405,8 @@ def input_blocks(sentences: list[str] | None, path: Path | None) -> Iterable[lis
     if sys.stdin.isatty():
         logger.info("Reading sentences from the terminal; end with Ctrl-D.")
     # A file of its own: the interpreter closes sys.stdin when it ends, and cannot while a thread waits for a line.
-    return as_they_come(decoded_lines(os.fdopen(os.dup(sys.stdin.fileno()), "rb"), "standard input"))
+    read = decoded_lines(os.fdopen(os.dup(sys.stdin.fileno()), "rb"), "standard input")
+    return lines.as_they_come(read) if as_they_come else in_blocks(read)
 
 
 def _calibration_of(models: list[Path], as_json: bool) -> tuple["Calibration", Callable[[str], list[str]] | None]:

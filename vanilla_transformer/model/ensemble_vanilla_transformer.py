@@ -126,8 +126,9 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
         raise NotImplementedError("An ensemble is saved by saving its members, each in a folder of its own.")
 
     def _of_each(self, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """States of the members' encoders, from those of `get_encoder()`."""
-        return states.split([model.config.d_model for model in self.models], dim=-1)
+        """States of the members' encoders, from those of `get_encoder()`, which have the widest of their types."""
+        parts = states.split([model.config.d_model for model in self.models], dim=-1)
+        return tuple(part.to(model.dtype) for model, part in zip(self.models, parts, strict=True))
 
     def _takes_plain_steps(self) -> bool:
         return all(model._takes_plain_steps() for model in self.models)

@@ -220,7 +220,9 @@ class PaperGeneration:
         longest = 1 + int(lengths.max()) + offset  # with the start token
         if (wanted := wanted_max_length(saved)) is not None:
             longest = min(longest, wanted)
-        return lengths, min(longest, self.positions or longest)
+        longest = min(longest, self.positions or longest)
+        begun = kwargs.get("decoder_input_ids")  # a translation has at least one token more than it began with
+        return lengths, longest if begun is None else max(longest, begun.shape[1] + 1)
 
     @property
     def positions(self) -> int | None:

@@ -104,6 +104,8 @@ def load_model(
 ) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
     """Loads the model that `find_model` finds, onto the device that `chosen_device` chooses, and its tokenizer.
 
+    The model is in float32, in whatever precision it was saved.
+
     Raises:
         FileNotFoundError: There is no model at `path`.
         ValueError: There is no tokenizer beside it, some of its weights are missing, its configurations ask for
@@ -119,7 +121,7 @@ def load_model(
     check_token("decoder_start_token_id", config.decoder_start_token_id, config.vocab_size)
     check_saved_decoding(found, config.vocab_size)
     model = load_weights(VanillaTransformerForConditionalGeneration, found)
-    return model.to(place), load_its_tokenizer(found)
+    return model.to(place, torch.float32), load_its_tokenizer(found)
 
 
 def load_its_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

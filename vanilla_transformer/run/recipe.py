@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import yaml
@@ -84,6 +84,8 @@ class DataSettings:
     context_sentences: int = 0
 
     def __post_init__(self):
+        for name in ("train", "validation", "test", "folder"):
+            object.__setattr__(self, name, _without_paths(getattr(self, name)))
         for name in _LANGUAGES:
             _check_language(f"data.{name}", getattr(self, name))
         if not 1 <= self.sampling_temperature < math.inf:
@@ -501,9 +503,19 @@ def _listed(names: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
+def _without_paths(value: Any) -> Any:
+    """The value with text in the place of paths, as YAML has it."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_without_paths, value))
+    return {key: _without_paths(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
 def _check_language(name: str, language: Any) -> None:
     if not isinstance(language, str) or not is_language_code(language):
-        raise ValueError(f"{name}: {_shown(language)} is not a language code, say 'de' or 'pt_BR'")
+        quote = ": put it in quotes, for YAML reads no as false" if language is False else ""
+        raise ValueError(f"{name}: {_shown(language)} is not a language code, say 'de' or 'pt_BR'{quote}")
 
 
 def _measured_set(name: str, value: Any, languages: tuple[str, str]) -> tuple[Any, str, str]:
@@ -512,7 +524,9 @@ def _measured_set(name: str, value: Any, languages: tuple[str, str]) -> tuple[An
         return value, *languages
     for key in value:
         check_known(key, ("corpus", *_LANGUAGES), f"{name}.")
-    source, target = (value.get(key) or own for key, own in zip(_LANGUAGES, languages, strict=True))
+    source, target = (
+        own if value.get(key) is None else value[key] for key, own in zip(_LANGUAGES, languages, strict=True)
+    )
     for language in (source, target):
         _check_language(name, language)
     return value["corpus"], source, target

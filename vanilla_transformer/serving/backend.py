@@ -77,7 +77,7 @@ def load_backend(
         device: Where the model runs, as for `chosen_device`.
     """
     loaded, tokenizer = load_engine([model], kind, device)
-    given = {"num_beams": num_beams, "max_new_tokens": max_tokens}
+    given = {"num_beams": num_beams, "max_new_tokens": max_tokens, "num_return_sequences": 1}
     options = {name: value for name, value in given.items() if value is not None}
     calibration = unknown = None
     counts = word_counts_of([model])

@@ -124,8 +124,8 @@ def was_cut_short(checkpoint: Path) -> bool:
     return len(ours) == len(list(checkpoint.iterdir()))
 
 
-def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | None) -> None:
-    """Keeps `save_total_limit` checkpoints, among them the newest and the best. Their order is the number of updates.
+def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | None, limit: int | None) -> None:
+    """Keeps `limit` checkpoints (None: all), among them the newest and the best. Their order is the number of updates.
 
     If the best is older than those that are averaged, it takes the place of none of them: then there may be one more.
     (transformers orders them by file time, which a clock that is set back reverses.)
@@ -134,7 +134,7 @@ def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | No
     follows, so that the same ones are averaged as without the request.
     """
     checkpoints = checkpoints_in(folder)
-    if not checkpoints or not args.save_total_limit:
+    if not checkpoints or not limit:
         return
     newest = checkpoints[-1]
     by_number = args.save_strategy == "steps"
@@ -142,7 +142,7 @@ def remove_old_checkpoints(folder: Path, args: TrainingArguments, best: str | No
     counted = [path for path in checkpoints if path.name == best or path in regular]
     averaged = regular[-args.average_last :] if args.average_last else []
     removable = [path for path in counted if path not in (newest, *averaged) and path.name != best]
-    removable = removable[: max(0, len(counted) - args.save_total_limit)]
+    removable = removable[: max(0, len(counted) - limit)]
     if newest in counted:
         removable += [path for path in checkpoints if path not in counted]
     for path in removable:
@@ -192,7 +192,7 @@ def recover(folder: RunFolder, args: VanillaTransformerTrainingArguments) -> Non
             logger.warning(told, lost[0], earlier[-1], ", ".join(moved))
         else:
             logger.warning("There is no checkpoint before update %d, and the run ends without that one.", lost[0])
-    remove_old_checkpoints(folder.checkpoints, args, best)
+    remove_old_checkpoints(folder.checkpoints, args, best, args.save_total_limit)
 
 
 def _needed_at_the_end(trained: int, best: str | None, args: VanillaTransformerTrainingArguments) -> set[str | None]:

@@ -240,10 +240,11 @@ class Pairs:
         """The pairs whose sides are neither blank nor too long; logs how many others there are."""
         args = self.args
         encoded = self._encoded(self._read("train", args.train_file, args.max_train_samples))
+        blank = len(self.tokenizer("").input_ids), len(self.tokenizer(text_target="").input_ids)
 
         def fits(row: dict) -> bool:
             source, target = len(row["input_ids"]), len(row["labels"])
-            return 1 < source <= args.max_source_length and 1 < target <= args.max_target_length
+            return blank[0] < source <= args.max_source_length and blank[1] < target <= args.max_target_length
 
         kept = encoded.filter(fits)
         logger.info(
@@ -288,7 +289,7 @@ class Pairs:
         def encode(batch: dict, numbers: list[int]) -> dict:
             rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
             sides = [pair_of(row, self.languages, f"Pair {n + 1:,}") for row, n in zip(rows, numbers, strict=True)]
-            sources, targets = map(list, zip(*sides, strict=True))
+            sources, targets = ([text.strip() for text in side] for side in zip(*sides, strict=True))
             labels = self.tokenizer(text_target=targets)["input_ids"]
             return {"input_ids": self.tokenizer(sources)["input_ids"], "labels": labels}
 

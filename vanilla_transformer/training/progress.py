@@ -174,11 +174,11 @@ class StopOnRequest(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
 
-class SaveWhenStopped(TrainerCallback):
-    """Saves a checkpoint if an evaluation ends training: otherwise the updates since the last one would be lost."""
+class PresentIntervals(TrainerCallback):
+    """Logs, evaluates and saves as often as the arguments say; transformers resumes with those of the checkpoint."""
 
-    def on_evaluate(self, args, state, control, **kwargs):
-        control.should_save = control.should_save or control.should_training_stop
+    def on_train_begin(self, args, state, control, **kwargs):
+        state.compute_steps(args, state.max_steps)
 
 
 class TimeBudget(TrainerCallback, ExportableState):
@@ -194,6 +194,11 @@ class TimeBudget(TrainerCallback, ExportableState):
         self.evaluated_at = self.evaluation = 0.0  # when the last evaluation ended, and the seconds that it took
 
     def on_train_begin(self, args, state, control, **kwargs):
+        name = type(self).__name__
+        if name not in state.stateful_callbacks:  # a run that began without a budget; transformers expects it on saving
+            earlier = (record.get("elapsed_seconds", 0.0) for record in state.log_history)
+            self.seconds = self.evaluated_at = max(earlier, default=0.0)
+            state.stateful_callbacks[name] = self.state()
         self.since = time.perf_counter() - self.seconds
 
     def on_step_end(self, args, state, control, **kwargs):

@@ -139,6 +139,8 @@ def usable_arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") ->
     arguments = tried_arguments(str(folder.checkpoints), recipe.model, training)
     if arguments.save_strategy != "steps" or arguments.save_steps < 1 or arguments.save_steps % 1:
         raise ValueError("A run saves checkpoints every training.save_steps updates, a whole number of at least 1.")
+    if arguments.save_only_model:
+        raise ValueError("training.save_only_model: no run could be resumed from such checkpoints: leave it out.")
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise ValueError("training.push_to_hub needs training.hub_model_id.")
     try_decoding(recipe)

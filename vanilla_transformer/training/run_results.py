@@ -44,6 +44,11 @@ def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, re
     final = checkpoints[-1]
     best = next((path for path in checkpoints if path.name == best_of(final)), final)
     metric = trainer_state(best)["best_metric"] if args.floors else None
+    if args.floors and best_of(final) not in (None, best.name):
+        raise ValueError(
+            f"{folder.checkpoints / best_of(final)}, the only checkpoint known to be above its floors, is gone or "
+            "damaged: restore it, or train again in another output folder."
+        )
     if args.floors and (metric is None or metric < 0):
         floors = ", ".join(f"{lowest:.2f} BLEU on {name}" for name, lowest in args.floors.items())
         raise ValueError(

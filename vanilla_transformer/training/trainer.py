@@ -4,8 +4,11 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -25,7 +28,7 @@ from ..data.languages import target_languages
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
 from ..data.subword_dropout import BPEDropout
 from ..data.terms import TERMS, TermAnnotation, TermLexicon
-from ..evaluation.metrics import bleu_for
+from ..evaluation.metrics import bleu_for, build_metric
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
 from ..run.digests import DIGESTS, check_digests, write_digests
@@ -35,7 +38,7 @@ from .arguments import FLOORED_BLEU, VanillaTransformerTrainingArguments, create
 from .checkpoints import remove_old_checkpoints, saving
 from .ema import WeightAverage
 from .processes import shard, turn_on_without_gpus, whole
-from .progress import Clock, SaveWhenStopped, TimeBudget, TokenCounter
+from .progress import Clock, PresentIntervals, TimeBudget, TokenCounter
 from .safety import UpdateGuard
 
 
@@ -130,9 +133,10 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                 )
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
-            self.add_callback(SaveWhenStopped())
+        self.add_callback(PresentIntervals())
         if args.max_minutes is not None:
             self.add_callback(TimeBudget())
+        self._save_total_limit = args.save_total_limit
         self._clock = Clock()
         self._tokens = TokenCounter()
         self.guard = UpdateGuard(args.max_skipped_updates, Path(args.output_dir) / "not_finite.jsonl")
@@ -290,6 +294,10 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             metrics = {f"{metric_key_prefix}_{name}": value for name, value in metrics.items()}
             self.log(metrics)
             self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+            # If patience ends training, the updates since the last checkpoint would be lost. (No callback can see to
+            # that: on resuming, transformers calls EarlyStoppingCallback after all others.)
+            if self.args.early_stopping_patience is not None:
+                self.control.should_save |= self.control.should_training_stop
         return metrics
 
     @torch.no_grad()
@@ -315,15 +323,28 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return {**{f"{name}_bleu": each for name, each in found.items()}, FLOORED_BLEU: min(missing, 0.0) or bleu}
 
     def _scores(self, model: PreTrainedModel, dataset: Dataset, generate_options: dict) -> dict[str, float]:
-        """BLEU, and chrF if the best checkpoint is chosen by it."""
-        args, language = self.args, self.target_language
-        metrics = {"bleu": bleu_for(language), **({"chrf": "chrf"} if args.chooses_by("chrf") else {})}
+        """BLEU, and chrF if the best checkpoint is chosen by it.
+
+        With target languages whose words BLEU finds in different ways, say German and Chinese: the mean over these.
+        """
+        args = self.args
         options = {"num_beams": args.generation_num_beams, "max_length": args.generation_max_length}
         options = {name: value for name, value in options.items() if value is not None} | generate_options
         share = dataset[args.process_index :: args.world_size]  # it may be empty
-        hypotheses, references = map(gather_object, translated(model, self.processing_class, share, **options))
-        scores = score_translations(hypotheses, references, list(metrics.values()), target_language=language)
-        return {name: score.value for name, score in zip(metrics, scores, strict=True)}
+        named = {number: language for language, number in target_languages(self.processing_class).items()}
+        languages = [named.get(ids[0], self.target_language) for ids in share["input_ids"]]
+        rows = zip(languages, *translated(model, self.processing_class, share, **options), strict=True)
+        by_bleu: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+        for row in gather_object(list(rows)):
+            by_bleu.setdefault(_bleu_of(row[0]), []).append(row)
+        values: dict[str, list[float]] = {}
+        for (bleu, _), of_these in by_bleu.items():
+            [language, *_], hypotheses, references = zip(*of_these, strict=True)
+            metrics = {"bleu": bleu, **({"chrf": "chrf"} if args.chooses_by("chrf") else {})}
+            scores = score_translations(hypotheses, references, list(metrics.values()), target_language=language)
+            for name, score in zip(metrics, scores, strict=True):
+                values.setdefault(name, []).append(score.value)
+        return {name: fmean(each) for name, each in values.items()}
 
     # ---------------------------------------------------------------------------------- saving and resuming
 
@@ -359,10 +380,30 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self.guard.begin()
         if self.ema is not None:
             self.ema.begin(resume_from_checkpoint)
-        output = super().train(resume_from_checkpoint, *args, **kwargs)
+        at_start = self.args.eval_on_start
+        if resume_from_checkpoint:
+            self.args.eval_on_start = False  # the checkpoint has been evaluated; again, it would use up patience
+        try:
+            with self._keeping_all_checkpoints():
+                output = super().train(resume_from_checkpoint, *args, **kwargs)
+        finally:
+            self.args.eval_on_start = at_start
         if self.guard.error is not None:
             raise FloatingPointError(self.guard.error)
         return output
+
+    @contextmanager
+    def _keeping_all_checkpoints(self) -> Iterator[None]:
+        """Tells transformers to remove no checkpoints: `remove_old_checkpoints` decides which ones go.
+
+        transformers orders them by their time; at the end it removes all but the best, and any folder named like them.
+        """
+        limit = self.args.save_total_limit
+        self._save_total_limit, self.args.save_total_limit = limit or self._save_total_limit, None
+        try:
+            yield
+        finally:
+            self.args.save_total_limit = limit
 
     def push_to_hub(self, *args, **kwargs):
         """As in Trainer, but after its upload in the background has ended: the same files are written anew here."""
@@ -417,24 +458,17 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         return saves and super()._determine_best_metric(metrics, trial)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial) -> None:
-        """transformers 5.17 to 5.23 writes all of a checkpoint here, and removes old ones by their time.
-
-        `remove_old_checkpoints` decides which ones go, so transformers is told to keep all.
-        """
+        """transformers 5.17 to 5.23 writes all of a checkpoint here."""
         folder = Path(self._get_output_dir(trial), f"checkpoint-{self.state.global_step}")
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
-        try:
-            with saving(folder):
-                (folder / DIGESTS).unlink(missing_ok=True)  # of an earlier save of this checkpoint
-                if self.ema is not None and self.args.should_save:
-                    self.ema.save(folder)
-                super()._save_checkpoint(model, trial)
-                self._list_digests(folder)
-        finally:
-            self.args.save_total_limit = limit
+        with self._keeping_all_checkpoints(), saving(folder):
+            (folder / DIGESTS).unlink(missing_ok=True)  # of an earlier save of this checkpoint
+            if self.ema is not None and self.args.should_save:
+                self.ema.save(folder)
+            super()._save_checkpoint(model, trial)
+            self._list_digests(folder)
         if self.args.should_save:
             best = self.state.best_model_checkpoint
-            remove_old_checkpoints(folder.parent, self.args, Path(best).name if best else None)
+            remove_old_checkpoints(folder.parent, self.args, Path(best).name if best else None, self._save_total_limit)
 
     def _list_digests(self, checkpoint: Path) -> None:
         """Writes the list of all files last: it makes a checkpoint complete."""
@@ -474,6 +508,13 @@ def translated(
         for i, text in zip(chosen, texts, strict=True):
             found[i] = text
     return found, references
+
+
+@cache
+def _bleu_of(language: str) -> tuple[str, str]:
+    """The BLEU for translations into a language, and how it finds words in them."""
+    name = bleu_for(language)
+    return name, build_metric(name, language).tokenizer.signature()
 
 
 def _begin_worker(number: int) -> None:

@@ -66,6 +66,9 @@ class TorchEngine:
 
     def _hypotheses(self, batch: Batch) -> list[Hypothesis]:
         model, tokenizer, given = self.model, self.tokenizer, self.decoding.given
+        if self.decoding.positions is not None and self.decoding.max_new_tokens is not None:
+            room = max(1, self.decoding.positions - len(batch.prefix))
+            given = {**given, "max_new_tokens": min(self.decoding.max_new_tokens, room)}
         inputs = tokenizer.pad({"input_ids": batch.sources}, return_tensors="pt").to(model.device)
         beginning = {}
         if batch.prefix:
@@ -93,22 +96,34 @@ class TorchEngine:
             scores = None
         texts = tokenizer.batch_decode(output, skip_special_tokens=True)
         scores = [None] * len(texts) if scores is None else scores.tolist()
-        alignments = likely = [None] * len(texts)
+        alignments, likely = [self.decoding.blank.alignment] * len(texts), [None] * len(texts)
         calibration, per_sentence = self.decoding.calibration, len(texts) // len(batch.texts)
         sources = [text for text in batch.texts for _ in range(per_sentence)]
         pairs = list(zip(sources, texts, strict=True))
         contexts = [context for context in batch.contexts or [()] * len(batch.texts) for _ in range(per_sentence)]
-        if self.decoding.align:
-            alignments = align_words(model, tokenizer, pairs, contexts=contexts)
+        looked_at = self._readable(texts) if self.decoding.align or calibration is not None else []
+        chosen = [pairs[i] for i in looked_at]
+        if self.decoding.align and chosen:
+            found = align_words(model, tokenizer, chosen, contexts=[contexts[i] for i in looked_at])
+            for i, alignment in zip(looked_at, found, strict=True):
+                alignments[i] = alignment
         if calibration is not None:
             passes = {"dropout_samples": calibration.dropout_samples, "seed": calibration.seed}
-            read = [ids for ids in batch.sources for _ in range(per_sentence)]
-            likely = likelihoods(model, tokenizer, pairs, sources=read, **passes)
+            read = [batch.sources[i // per_sentence] for i in looked_at]
+            for i, each in zip(looked_at, likelihoods(model, tokenizer, chosen, sources=read, **passes), strict=True):
+                likely[i] = each
         columns = (texts, scores, alignments, self._cut(output, batch), likely)
         return [
             Hypothesis(text, score, alignment, cut, likelihood=likelihood)
             for text, score, alignment, cut, likelihood in zip(*columns, strict=True)
         ]
+
+    def _readable(self, texts: Sequence[str]) -> list[int]:
+        """The places of the translations that the model has positions to read: half characters become more tokens."""
+        if self.decoding.positions is None:
+            return [*range(len(texts))]
+        ids = self.tokenizer(text_target=list(texts)).input_ids
+        return [i for i, tokens in enumerate(ids) if len(tokens) <= self.decoding.positions]
 
     def _cut(self, output: torch.Tensor, batch: Batch) -> list[bool]:
         """Whether the limit ended each translation, of (translations, 1 + tokens) with the start token."""
@@ -129,8 +144,9 @@ class TorchEngine:
         ours, offset = hasattr(self.model.generation_config, "max_length_offset"), self.decoding.max_length_offset
         if ours or offset is None or {"stopping_criteria", "generation_config"} & self.decoding.given.keys():
             return {}
+        longest = max(self.decoding.longest(len(source), len(batch.prefix)) for source in batch.sources)
         return {
-            "max_length": 1 + max(self.decoding.longest(len(source)) for source in batch.sources),  # with the start
+            "max_length": 1 + longest,  # with the start
             "stopping_criteria": StoppingCriteriaList([SourceLengthLimit(mask.sum(dim=1), offset)]),
         }
 

@@ -13,6 +13,7 @@ from ..data.forms import end_of
 from .likelihood import WordProbability
 
 
+_OF_EMOJI = ("\ufe0f", "\u20e3")  # marks that make an emoji of the sign before them
 _FULL_STOPS = (".", "。", "।", "۔", "։", "።")
 
 
@@ -39,7 +40,8 @@ class Punctuation:
     def put_on(self, line: str) -> tuple[str, bool]:
         """A line, with a full stop added if it ends in a letter or digit (and quotes), and whether one was added."""
         body, signs, closing = end_of(line)
-        if signs or not body or unicodedata.category(body[-1])[0] not in "LNM":
+        last = next((sign for sign in reversed(body) if sign in _OF_EMOJI or unicodedata.category(sign)[0] != "M"), "")
+        if signs or not last or unicodedata.category(last)[0] not in "LN":
             return line, False
         return body + self.full_stop + closing, True
 

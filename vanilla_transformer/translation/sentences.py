@@ -1,6 +1,7 @@
 """From sentences to translations, in batches by length and in order again; and how likely given translations are."""
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -193,7 +194,7 @@ def translate_lines(
             found = iter(translations)
             for line, as_read in zip(lines, read, strict=True):
                 of_pieces = [next(found) for _ in line]
-                hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=True)]
+                hypotheses = [reduce(add, each) for each in zip(*of_pieces, strict=False)]  # the search may find fewer
                 done += 1
                 if lacking := [each.source for each in hypotheses[0].terms or () if each.used is None]:
                     logger.warning(f"Line {done:,}: the translation lacks the glossary's term for {lacking}.")
@@ -248,7 +249,7 @@ def _translations(
     for batch, hypotheses in zip(batches, engine.translate(batches), strict=True):
         per_sentence = len(hypotheses) // len(batch.numbers)
         for n, i in enumerate(batch.numbers):
-            found[i] = hypotheses[n * per_sentence : (n + 1) * per_sentence]
+            found[i] = _really_found(hypotheses[n * per_sentence : (n + 1) * per_sentence])
         if on_progress is not None:
             on_progress(len(batch.numbers))
     if terms is not None:
@@ -257,6 +258,12 @@ def _translations(
             for own, hypotheses in zip(terms, found, strict=True)
         ]
     return found
+
+
+def _really_found(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """The hypotheses without those that `generate()` makes up, with the score -inf, if its search has found fewer."""
+    found = [each for each in hypotheses if each.score != -math.inf]
+    return found or [replace(hypotheses[0], score=None)]
 
 
 def _with_soft_terms(
