@@ -286,8 +286,13 @@ def test_earlier_choice_is_used_again_for_the_same_text(data, tmp_path, corpus):
     path.write_text(path.read_text(encoding="utf-8").replace("dropout: ", "dropout: 0.123 #"), encoding="utf-8")
     turned = dict(reversed(data.items()))
     assert chosen_recipe(run, turned, minutes=1, speeds=SPEEDS).model["dropout"] == 0.123
-    typed = {**data, "tokenizer.vocab_size": "400"}
-    assert chosen_recipe(run, typed, minutes=1, speeds=SPEEDS).model["dropout"] == first.model["dropout"]
+    (run / "text" / "train.en").unlink()
+    assert chosen_recipe(run, data, minutes=1, speeds=SPEEDS).model["dropout"] == 0.123
+    assert (run / "text" / "train.en").is_file()
+    typed = {**data, "tokenizer.vocab_size": "400"}  # another command, and another again without the option
+    for asked, size in ((typed, 400), (data, first.tokenizer.vocab_size)):
+        found = chosen_recipe(run, asked, minutes=1, speeds=SPEEDS)
+        assert (found.model["dropout"], found.tokenizer.vocab_size) == (first.model["dropout"], size)
     with (corpus / "train.en").open("a") as english, (corpus / "train.es").open("a") as spanish:
         english.write("another line\n")
         spanish.write("otra línea\n")

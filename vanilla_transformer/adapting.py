@@ -42,10 +42,8 @@ logger = logging.getLogger(__name__)
 OLD = "old"  # the test set that shows what the model could do before
 _UPDATES = 20_000  # the constant rate is what the paper's schedule (equation 3) reaches after this many updates
 _FOR_ADAPTERS = 3  # adapters get this many times that rate, because they start from zero
-_KEPT = (  # fields of `data` that say what the model can read
-    "source_language", "target_language", "context_sentences", "max_source_length", "max_target_length",
-    "max_length_ratio",
-)  # fmt: skip
+_LIMITS = ("max_source_length", "max_target_length", "max_length_ratio")
+_KEPT = ("source_language", "target_language", "context_sentences", *_LIMITS)  # what the model can read
 _OF_TRAINING = {"vocab_size", "label_smoothing", "r_drop_alpha", "use_cache"}
 
 
@@ -108,6 +106,7 @@ def adapt(
     before: dict[str, list[str] | None] = {}  # the model's translations of each set, where known
     if folder.good_checkpoints() and folder.recipe.is_file():
         begun = load_recipe(folder.recipe)
+        recipe = _as_begun(recipe, begun, overrides)
         if begun.description != recipe.description:
             raise ValueError(
                 f"{folder.path} was begun as {begun.description!r}, not {recipe.description!r}: give the same again, "
@@ -176,6 +175,24 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
             "languages by --data.source_language and --data.target_language."
         ) from error
     return dataclasses.replace(recipe, data=_with_old_text(recipe.data, settings, its_recipe, found))
+
+
+def _as_begun(recipe: Recipe, begun: Recipe, overrides: Mapping[str, str]) -> Recipe:
+    """The recipe in the form of one that an earlier version began, where both mean the same.
+
+    That wrote out the width of heads, kept a slash after the model's folder, and had limits of its own.
+    """
+    plain = {
+        name: value for name, value in begun.model.items() if name in recipe.model or not name.endswith("head_dim")
+    }
+    limits = [name for name in _LIMITS if f"data.{name}" not in overrides]
+    changes = {"data": dataclasses.replace(recipe.data, **{name: getattr(begun.data, name) for name in limits})}
+    if plain == recipe.model:
+        changes["model"] = begun.model
+    if begun.initial_model is not None and str(Path(begun.initial_model)) == recipe.initial_model:
+        changes["initial_model"] = begun.initial_model
+        changes["description"] = recipe.description.replace(recipe.initial_model, begun.initial_model, 1)
+    return dataclasses.replace(recipe, **changes)
 
 
 def _check_adaptable(model: str, found: Path, settings: AdaptSettings) -> None:

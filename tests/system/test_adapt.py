@@ -77,6 +77,16 @@ def test_finished_adaptation_is_not_repeated(adapted, capsys):
     assert run_command(command) == 0
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
     assert "| new (validation) |" in capsys.readouterr().out
+    # As an earlier version wrote it, with the width of heads and the folder as it was typed.
+    recipe = (output / "recipe.yaml").read_text()
+    assert "head_dim" not in recipe
+    earlier = recipe.replace("model:\n", "model:\n  head_dim: 16\n  value_head_dim: 16\n")
+    for after in ("\n", " adapted"):
+        earlier = earlier.replace(f"{command[1]}{after}", f"{command[1]}/{after}")
+    (output / "recipe.yaml").write_text(earlier)
+    assert run_command(command) == 0, capsys.readouterr().err
+    (output / "recipe.yaml").write_text(recipe)
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
     assert run_command(["adapt", f"{command[1]}/", *command[2:]]) == 0
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
     assert run_command([*command, "--floor", "3"]) == 1

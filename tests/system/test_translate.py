@@ -2,18 +2,20 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
 import sys
 import threading
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from vanilla_transformer import Punctuation, quantize_int8, score_pairs, translate
+from vanilla_transformer.commands.translate import input_blocks
 from vanilla_transformer.run.loading import load_model
 
 from ..warm_python import CLI, PACKAGE, PIPE, WarmProcess
@@ -411,19 +413,20 @@ def scored(run, tmp_path):
     return words
 
 
-def test_seed_repeats_samples_however_the_lines_arrive(run):
-    words = ("translate", "--model", run, "--sample", "--seed", "3", "--top-k", "40", "--max-tokens", "8")
-    lines = [DOG, "I am here.", "A dog.", "She is old."]
-    found = []
-    for pause in (0, 0.3):
-        with PACKAGE.start(CLI, *words, stdin=PIPE) as process:
+def test_lines_wait_for_a_whole_block_if_a_seed_is_given(monkeypatch):
+    lines = ["one", "two", "three"]
+    for as_they_come, blocks in ((True, [["one"], ["two"], ["three"]]), (False, [lines])):
+        read, write = os.pipe()
+        with os.fdopen(read, "rb") as stdin, os.fdopen(write, "wb", 0) as typed:
+            monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=stdin.fileno, isatty=lambda: False))
+            found = input_blocks(None, None, as_they_come=as_they_come)
+            blocks_seen = []
             for line in lines:
-                process.stdin.write(f"{line}\n")
-                process.stdin.flush()
-                time.sleep(pause)
-            found.append(process.completed().stdout)
-    assert found[0] == found[1]
-    assert found[0].count("\n") == len(lines)
+                typed.write(f"{line}\n".encode())
+                if as_they_come:
+                    blocks_seen.append(next(found))
+            typed.close()
+            assert [*blocks_seen, *found] == blocks
 
 
 def test_every_pair_gets_a_score(scored, run):

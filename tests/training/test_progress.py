@@ -211,6 +211,9 @@ def test_budget_may_come_and_go_between_sessions(make_trainer, clock, tmp_path):
     assert 15 in saved_after(4)
     make_trainer(callbacks=[Work(clock, 4)], max_steps=20, **options).train(True)
     assert saved_after(15) == [16, 18, 20]
+    again = make_trainer(callbacks=[Work(clock, 4)], max_steps=1000, max_minutes=2, **options)
+    again.train(True)
+    assert again.state.global_step == 30
 
 
 BUDGET = """

@@ -57,8 +57,8 @@ def chosen_recipe(
     If the rule says so, the phrase pairs of one corpus, read as a whole and without context, are written to `text/` as
     well, and trained on beside it.
 
-    Earlier choices are used again once there is a checkpoint; before that, if the same was asked for the same text. So
-    `chosen.yaml` may be edited in between.
+    Earlier choices are used again once there is a checkpoint; before that, if exactly the same was asked for the same
+    text. So `chosen.yaml` may be edited in between.
 
     Args:
         output: The run folder.
@@ -95,10 +95,15 @@ def chosen_recipe(
     with alone_in(folder.path):  # so the text and the choices of a run under way stay as they are
         check_start(folder)
         logger.info("The text: %s.", facts)
-        comments = [asked, f"# The text: {facts}."]
-        if (recipe := _chosen_before(folder.chosen, comments, rest)) is not None:
-            logger.info("The recipe in %s is used again; remove it to have another chosen.", folder.chosen)
-            return recipe
+        comments = [asked, f"# The text: {facts}.", f"# Digest of text and options: {_digest_of(asked, rest, pairs)}."]
+        if folder.chosen.is_file():
+            if folder.chosen.read_text(encoding="utf-8").splitlines()[: len(comments)] == comments:
+                logger.info("The recipe in %s is used again; remove it to have another chosen.", folder.chosen)
+                recipe = load_recipe(folder.chosen)
+                with_phrases = recipe.data.mixture and not data.mixture
+                _write_texts(pairs, data, folder, [Choice(PHRASES, True, "as chosen")] if with_phrases else [])
+                return recipe
+            folder.chosen.unlink()  # its texts are about to be replaced
         searching = Search(folder, _asked_of_a_search(asked, rest, pairs)) if search else None
         if searching and searching.choices:
             choices = searching.choices
@@ -138,7 +143,7 @@ def _was_chosen(folder: RunFolder, asked: str) -> bool:
     has_run = bool(folder.checkpoint_folders())
     if has_run and folder.chosen.is_file():
         before = folder.chosen.read_text(encoding="utf-8").partition("\n")[0]
-        if sorted(before.split(" --")) == sorted(asked.split(" --")):  # in whatever order they were typed
+        if sorted(before.split()) == sorted(asked.split()):  # in whatever order they were typed
             return True
         command = shlex.join(["vanilla-transformer", "train", "--resume", str(folder.path)])
         raise ValueError(
@@ -159,7 +164,7 @@ def _choices(facts: TextFacts, minutes: float, device: str, speeds: Mapping[int,
     bf16 = has_bfloat16(chosen_device(device).type == "cpu")
     if speeds is None:
         logger.info("Measuring the speed of this machine ...")
-        seconds = min(3.0, minutes)  # at most a sixtieth of the training
+        seconds = min(3.0, minutes)  # for each size, at most a sixtieth of the training
         speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), seconds=seconds, bf16=bf16)
     return choose(facts, minutes, speeds, bf16=bf16)
 
@@ -184,12 +189,10 @@ def _of_candidates(typed: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in typed.items() if not name.startswith(without)}
 
 
-def _chosen_before(chosen: Path, comments: Sequence[str], rest: Mapping[str, str]) -> Recipe | None:
-    """The recipe that the same command chose for the same text, perhaps edited since; None if there is none."""
-    if not chosen.is_file() or chosen.read_text(encoding="utf-8").splitlines()[: len(comments)] != [*comments]:
-        return None
-    recipe = load_recipe(chosen)
-    return recipe if recipe == load_recipe(chosen, rest) else None  # what is typed may change other choices
+def _digest_of(asked: str, rest: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> str:
+    """The identity of a choice: the command with all options, in whatever order, and the text."""
+    content = [sorted(asked.split()), sorted(rest.items()), [*pairs]]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def _asked_of_a_search(asked: str, rest: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> str:

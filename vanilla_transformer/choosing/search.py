@@ -114,7 +114,7 @@ class Search:
             return
         remedy = f"Remove {folder.search}: the search begins anew."
         record = read_json(self.file, remedy)
-        if record.get("asked") != asked:
+        if sorted(str(record.get("asked")).split()) != sorted(asked.split()):  # options in whatever order
             raise ValueError(f"{folder.search} was begun for something else: remove it, or choose another folder.")
         try:
             self.choices = [Choice(**each) for each in record["choices"]]

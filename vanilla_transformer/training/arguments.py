@@ -225,10 +225,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         if isinstance(self.fsdp_config, dict):
             self.fsdp_config = dict(self.fsdp_config)  # transformers fills it in
         super().__post_init__()
-        if self.world_size > 1 and "epoch" in (self.eval_strategy, self.logging_strategy):
+        if self.world_size > 1 and "epoch" in (self.eval_strategy, self.logging_strategy, self.save_strategy):
             raise ValueError(
-                "eval_strategy and logging_strategy cannot be epoch with several processes, whose epochs end after "
-                "different updates: choose steps."
+                "eval_strategy, logging_strategy and save_strategy cannot be epoch with several processes, whose "
+                "epochs end after different updates: choose steps."
             )
         if self.fsdp:
             check_sharding(self.fsdp_config, self.world_size)

@@ -194,11 +194,11 @@ class TimeBudget(TrainerCallback, ExportableState):
         self.evaluated_at = self.evaluation = 0.0  # when the last evaluation ended, and the seconds that it took
 
     def on_train_begin(self, args, state, control, **kwargs):
-        name = type(self).__name__
-        if name not in state.stateful_callbacks:  # a run that began without a budget; transformers expects it on saving
-            earlier = (record.get("elapsed_seconds", 0.0) for record in state.log_history)
-            self.seconds = self.evaluated_at = max(earlier, default=0.0)
-            state.stateful_callbacks[name] = self.state()
+        # Earlier sessions may have had no budget. (A log is written a moment after the seconds are counted.)
+        earlier = max((record.get("elapsed_seconds", 0.0) for record in state.log_history), default=0.0)
+        if earlier > self.seconds + 1:
+            self.seconds = self.evaluated_at = earlier
+        state.stateful_callbacks[type(self).__name__] = self.state()  # transformers expects it when it saves
         self.since = time.perf_counter() - self.seconds
 
     def on_step_end(self, args, state, control, **kwargs):

@@ -30,7 +30,7 @@ from ..run.recipe import Recipe, is_validation
 from ..translation import translate
 from .arguments import VanillaTransformerTrainingArguments
 from .averaging import average_checkpoints, copy_model, is_of_a_model
-from .checkpoints import best_of, is_regular, set_aside, trainer_state
+from .checkpoints import best_of, is_regular, set_aside, step_of, trainer_state
 from .ema import EMA_WEIGHTS
 
 
@@ -43,17 +43,18 @@ def keep_models(args: VanillaTransformerTrainingArguments, folder: RunFolder, re
     checkpoints = folder.good_checkpoints()
     final = checkpoints[-1]
     best = next((path for path in checkpoints if path.name == best_of(final)), final)
-    metric = trainer_state(best)["best_metric"] if args.floors else None
-    if args.floors and best_of(final) not in (None, best.name):
-        raise ValueError(
-            f"{folder.checkpoints / best_of(final)}, the only checkpoint known to be above its floors, is gone or "
-            "damaged: restore it, or train again in another output folder."
-        )
+    state = trainer_state(final)
+    metric, chosen_at = state["best_metric"], state.get("best_global_step")
     if args.floors and (metric is None or metric < 0):
         floors = ", ".join(f"{lowest:.2f} BLEU on {name}" for name, lowest in args.floors.items())
         raise ValueError(
             f"No checkpoint of {folder.path} is above its floors ({floors}), so there is no model: mix in more of the "
             "old text, train with a lower rate, or set lower floors, in another output folder."
+        )
+    if args.floors and chosen_at is not None and step_of(best) != chosen_at:  # training may have gone on without it
+        raise ValueError(
+            f"The checkpoint of update {chosen_at} of {folder.path}, the best above its floors, is gone or damaged: "
+            "restore it, or train again in another output folder."
         )
     regular = [c for c in checkpoints if c == final or is_regular(c, args)]
     last = regular[-args.average_last :] if args.average_last else []

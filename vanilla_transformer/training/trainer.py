@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -325,7 +325,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def _scores(self, model: PreTrainedModel, dataset: Dataset, generate_options: dict) -> dict[str, float]:
         """BLEU, and chrF if the best checkpoint is chosen by it.
 
-        With target languages whose words BLEU finds in different ways, say German and Chinese: the mean over these.
+        With target languages whose words BLEU finds in different ways, say German and Chinese, it is the mean of both.
         """
         args = self.args
         options = {"num_beams": args.generation_num_beams, "max_length": args.generation_max_length}
@@ -334,17 +334,12 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         named = {number: language for language, number in target_languages(self.processing_class).items()}
         languages = [named.get(ids[0], self.target_language) for ids in share["input_ids"]]
         rows = zip(languages, *translated(model, self.processing_class, share, **options), strict=True)
+        rows = gather_object(list(rows))
         by_bleu: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
-        for row in gather_object(list(rows)):
+        for row in rows:
             by_bleu.setdefault(_bleu_of(row[0]), []).append(row)
-        values: dict[str, list[float]] = {}
-        for (bleu, _), of_these in by_bleu.items():
-            [language, *_], hypotheses, references = zip(*of_these, strict=True)
-            metrics = {"bleu": bleu, **({"chrf": "chrf"} if args.chooses_by("chrf") else {})}
-            scores = score_translations(hypotheses, references, list(metrics.values()), target_language=language)
-            for name, score in zip(metrics, scores, strict=True):
-                values.setdefault(name, []).append(score.value)
-        return {name: fmean(each) for name, each in values.items()}
+        found = {"bleu": fmean(_score(of_these, bleu) for (bleu, _), of_these in by_bleu.items())}
+        return found | ({"chrf": _score(rows, "chrf")} if args.chooses_by("chrf") else {})
 
     # ---------------------------------------------------------------------------------- saving and resuming
 
@@ -508,6 +503,12 @@ def translated(
         for i, text in zip(chosen, texts, strict=True):
             found[i] = text
     return found, references
+
+
+def _score(rows: Sequence[tuple[str, str, str]], metric: str) -> float:
+    """The score of rows of language, hypothesis and reference."""
+    [language, *_], hypotheses, references = zip(*rows, strict=True)
+    return score_translations(hypotheses, references, [metric], target_language=language)[0].value
 
 
 @cache
