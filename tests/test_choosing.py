@@ -163,6 +163,18 @@ def test_phrase_pairs_of_the_trained_pairs_are_trained_on(data, tmp_path):
         assert not (tmp_path / name / "text").exists()
 
 
+def test_phrases_do_not_cut_words_at_apostrophes(corpus, data, tmp_path):
+    """If the vocabulary takes an apostrophe for a letter, as it does for this text."""
+    for side, name in enumerate(("train.en", "train.es")):
+        pairs = [(f"the thing {n % 7} is here number {n}", f"mba'e {n % 7} oĩ ko’ápe papaha {n}") for n in range(600)]
+        (corpus / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    chosen_recipe(tmp_path / "run", data, minutes=30, speeds=SPEEDS)
+    found = (tmp_path / "run" / "text" / "phrases.es").read_text(encoding="utf-8").split()
+    assert "mba\u02bce" in found
+    assert not {"mba", "ko", "e", "ápe"} & set(found)
+    assert not any(word[0] in "'’\u02bc" or word[-1] in "'’\u02bc" for word in found)
+
+
 def test_phrase_pairs_are_chosen_for_little_text_and_much_time():
     for pairs, minutes, expected in ((3_000, 5, True), (30_000, 5, False), (30_000, 120, True), (60_000, 600, False)):
         assert chosen(facts(pairs), minutes, SPEEDS)[PHRASES] == expected

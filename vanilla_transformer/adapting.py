@@ -18,6 +18,7 @@ from typing import Any
 
 from transformers.configuration_utils import PreTrainedConfig
 
+from .data.context import context_settings
 from .data.corpora import TextCorpus, naming_in_errors, read_corpus
 from .data.growing import AUTO, check_can_grow
 from .data.languages import target_languages
@@ -162,9 +163,13 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
         training |= {name: known[name] for name in ("max_tokens", "bf16") if name in known}
         if attention := its_recipe.model.get("attn_implementation"):
             shape["attn_implementation"] = attention
-    elif config.position_embedding_type == "learned":
-        longest = min(DataSettings.max_source_length, config.max_position_embeddings)
-        content["data"] = {"max_source_length": longest, "max_target_length": longest}
+    else:
+        content["data"] = {}
+        if config.position_embedding_type == "learned":
+            longest = min(DataSettings.max_source_length, config.max_position_embeddings)
+            content["data"] |= {"max_source_length": longest, "max_target_length": longest}
+        if (read := context_settings(load_its_tokenizer(found))).sentences:
+            content["data"] |= {"context_sentences": read.sentences, "max_source_length": read.max_source_length}
     try:
         [recipe] = recipe_with(content, overrides)
     except ValueError as error:
@@ -287,7 +292,10 @@ def _floor_of(model: str, recipe: Recipe, floor: float, device: str) -> tuple[fl
     corpus = _measured_corpus(recipe, OLD)
     beams = recipe.training.get("generation_num_beams")
     found = _translations(model, recipe, corpus, device, **({"num_beams": beams} if beams else {}))
-    references, language = [reference for _, reference in corpus.pairs], recipe.data.target_language
+    # As training compares them: a vocabulary without capitals, say, has none in its references either.
+    tokenizer, language = load_its_tokenizer(find_model(model)), recipe.data.target_language
+    read = tokenizer(text_target=[reference.strip() for _, reference in corpus.pairs]).input_ids
+    references = tokenizer.batch_decode(read, skip_special_tokens=True)
     [score] = score_translations(found, references, [bleu_for(language)], target_language=language)
     lowest = max(0.0, score.value - floor)
     logger.info("On the old text the model has %.2f BLEU, and must keep at least %.2f.", score.value, lowest)

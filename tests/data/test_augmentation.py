@@ -1,5 +1,6 @@
 """Augmentation applies each form at its share, changes only the sides that form changes, and keeps tags and limits."""
 
+import copy
 from collections import Counter
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from vanilla_transformer.data.augmentation import Augmentation
 from vanilla_transformer.data.forms import FORMS
 from vanilla_transformer.data.languages import tag_ids
-from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.data.tokenizer import TokenizerSettings, ids_of_tags, learn_tokenizer
 
 
 TEXTS = [("The cats sleep </s> here.", "Die Kätzchen schlafen hier."), ("Two dogs, a man!", "Zwei Hunde, ein Mann!")]
@@ -39,6 +40,15 @@ def test_upper_matches_result_by_hand_and_keeps_tags(tokenizer):
         for pair, by_hand in zip(found, expected, strict=True):
             assert pair["input_ids"] == by_hand["input_ids"].tolist()
             assert pair["labels"] == by_hand["labels"]
+
+
+def test_added_words_are_no_tags(tokenizer):
+    grown = copy.deepcopy(tokenizer)
+    grown.add_tokens(["Zorblax"])
+    [pair] = encoded(grown, [("Zorblax runs.", "Zorblax läuft.")])
+    found = decoded(grown, Augmentation(grown, {"no_end_punctuation": 1.0})([pair], (1,)))
+    assert found == [("Zorblax runs", "Zorblax läuft")]
+    assert ids_of_tags(grown) == ids_of_tags(tokenizer)
 
 
 def test_forms_occur_in_their_shares(tokenizer):

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 import yaml
 
-from vanilla_transformer import phrasebook, score_translations, translate
+from vanilla_transformer import adapting, phrasebook, score_translations, translate
 from vanilla_transformer.adapting import AdaptSettings, adaptation_recipe
 from vanilla_transformer.command_line import run_command
 from vanilla_transformer.run.loading import load_model
@@ -130,6 +130,25 @@ def test_adaptation_keeps_what_the_model_can_read(run, corpus, tmp_path, monkeyp
         assert found.decoding["num_beams"] == 1
         assert ("old" in found.data.test) == expected
         assert ("is not the text that the model was validated on" in caplog.text) == (not expected)
+
+
+def test_floor_is_measured_as_training_does(random_translator, corpus, tmp_path, monkeypatch):
+    """A vocabulary without capitals has none in its references."""
+    model = shutil.copytree(random_translator, tmp_path / "model")
+    tokenizer = json_of(model / "tokenizer.json")
+    tokenizer["normalizer"]["normalizers"].insert(0, {"type": "Lowercase"})
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    more = {
+        "data.train": "[a, b]",
+        "data.validation": "[a, b]",
+        "data.source_language": "en",
+        "data.target_language": "de",
+    }
+    old = [str(corpus / f"validation.{side}") for side in ("en", "de")]
+    recipe = adaptation_recipe(str(model), AdaptSettings(old=old), more)
+    answers = [line.lower() for line in lines_of(corpus / "validation.de")]
+    monkeypatch.setattr(adapting, "_translations", lambda *arguments, **options: answers)
+    assert adapting._floor_of(str(model), recipe, 1.0, "cpu")[0] == pytest.approx(99)
 
 
 def test_mistakes_are_found_before_the_old_text_is_translated(run, corpus, domain, tmp_path, caplog, capsys):

@@ -1,12 +1,14 @@
 """A model for both directions: trained, scored, and asked for each language in every way."""
 
 import json
+import shutil
 
 import pytest
 import yaml
 from transformers import pipeline
 
 import vanilla_transformer  # noqa: F401  (registers the pipeline)
+from vanilla_transformer.sharing.model_card import bare_card
 
 from .conftest import finished, refused
 
@@ -68,3 +70,12 @@ def test_one_model_handles_both_directions(corpus, tmp_path):
         each for each in scores if each["chosen"] and each["test_set"] == "into_english" and each["metric"] == "chrf"
     ]
     assert score["value"] == pytest.approx(own["value"], abs=1e-6) != 0
+
+    bare = shutil.copytree(run / "averaged", tmp_path / "bare")  # as `finetune` leaves it
+    (bare / "recipe.yaml").unlink()
+    again = finished(
+        "evaluate", "--model", bare, *files, "--source-language", "de", "--target-language", "en", "--json"
+    )
+    assert score["value"] in [each["value"] for each in json.loads(again.stdout)["scores"]]
+    assert "translates into de, en: say which" in refused("evaluate", "--model", bare, *files, status=2)
+    assert 'tgt_lang="de"' in bare_card(bare, title="Bare", repository="me/bare")

@@ -46,6 +46,12 @@ def test_casing_handles_sharp_s_and_training_text_slips():
     assert Casing(counts).take_off("TWO DOGS IN CHINA, TWO") == ("Two dogs in China, two", "upper")
 
 
+def test_words_of_a_glossary_keep_their_capitals():
+    casing = Casing(KNOWN).keeping(["NVIDIA", "iPhone"])
+    assert casing.take_off("Anna Sees NVIDIA Today") == ("Anna sees NVIDIA today", "title")
+    assert casing.take_off("THE DOG SEES IPHONE.") == ("The dog sees iPhone.", "upper")
+
+
 def test_long_line_of_signs_is_fast():
     started = time.process_time()
     assert Casing().take_off("A DOG " + "! " * 50_000)[1] == "upper"

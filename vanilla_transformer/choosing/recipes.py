@@ -18,6 +18,7 @@ import yaml
 from ..data.corpora import naming_in_errors, open_stream, read_corpus
 from ..data.mixture import open_mixture
 from ..data.phrases import phrase_pairs
+from ..data.tokenizer import with_apostrophe_letters
 from ..environment import has_bfloat16
 from ..files import alone_in, relative_to, replaced_folder, write_text
 from ..run.folder import RunFolder
@@ -100,8 +101,8 @@ def chosen_recipe(
             if folder.chosen.read_text(encoding="utf-8").splitlines()[: len(comments)] == comments:
                 logger.info("The recipe in %s is used again; remove it to have another chosen.", folder.chosen)
                 recipe = load_recipe(folder.chosen)
-                with_phrases = recipe.data.mixture and not data.mixture
-                _write_texts(pairs, data, folder, [Choice(PHRASES, True, "as chosen")] if with_phrases else [])
+                why = "as chosen" if recipe.data.mixture and not data.mixture else None
+                _write_texts(pairs, data, folder, why, recipe.tokenizer.apostrophe_as_letter)
                 return recipe
             folder.chosen.unlink()  # its texts are about to be replaced
         searching = Search(folder, _asked_of_a_search(asked, rest, pairs)) if search else None
@@ -113,7 +114,10 @@ def chosen_recipe(
                 choices = [each for each in choices if each.field != "training.cooldown_steps"]
             if not phrases or data.mixture or data.stream or data.context_sentences:
                 choices = [each for each in choices if each.field != PHRASES]
-        texts, notes = _write_texts(pairs, data, folder, choices)
+        why = next((each.reason for each in choices if each.field == PHRASES and each.value), None)
+        chosen = {each.field: json.dumps(each.value) for each in choices} | rest
+        letters = yaml.safe_load(chosen["tokenizer.apostrophe_as_letter"])
+        texts, notes = _write_texts(pairs, data, folder, why, letters)
         defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
         section = {name: value for name, value in vars(data).items() if value != defaults[name]} | texts
         if searching:
@@ -246,15 +250,16 @@ def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
 
 
 def _write_texts(
-    pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder, choices: Sequence[Choice]
+    pairs: Sequence[tuple[str, str]], data: DataSettings, folder: RunFolder, why: str | None, letters: bool
 ) -> tuple[dict, list[str]]:
     """Writes the pairs held out and the others, if no validation set is given, and the phrase pairs to train on.
 
+    `why` is the reason for phrase pairs, None for none; `letters` says whether apostrophes are letters of words.
     Returns the fields of `data` that say where they are, and notes on them for the recipe.
     """
     kept, held_out = _apart(pairs) if data.validation == _HELD_OUT else (pairs, [])
-    why = next((each.reason for each in choices if each.field == PHRASES and each.value), None)
-    found = phrase_pairs(kept) if why else []
+    whole_words = [tuple(map(with_apostrophe_letters, pair)) for pair in kept] if letters else kept
+    found = phrase_pairs(whole_words) if why else []
     section: dict[str, Any] = {}
     notes: list[str] = []
     if not held_out and not found:

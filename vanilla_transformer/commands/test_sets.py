@@ -175,12 +175,20 @@ def add_system(systems: dict[str, list[str]], name: str, segments: list[str]) ->
 
 def model_languages(model: Path, given: Languages) -> Languages:
     """The languages in the model's recipe, which those given must agree with; without a recipe those given."""
-    from ..run.loading import find_model
+    from ..data.context import context_settings
+    from ..data.languages import target_languages
+    from ..run.loading import find_model, load_its_tokenizer
     from ..run.recipe import load_recipe
 
-    path = find_model(model) / "recipe.yaml"
+    found = find_model(model)
+    path = found / "recipe.yaml"
     if not path.is_file():
-        return given
+        tokenizer = load_its_tokenizer(found)
+        context = max(given.context_sentences, context_settings(tokenizer).sentences)
+        several = target_languages(tokenizer)
+        if several and given.target not in several:
+            raise UsageError(f"{model} translates into {', '.join(several)}: say which by --target-language.")
+        return replace(given, to=given.target if several else given.to, context_sentences=context)
     data = load_recipe(path).data
     context = max(given.context_sentences, data.context_sentences)
     if len(data.target_languages) > 1:
@@ -189,15 +197,14 @@ def model_languages(model: Path, given: Languages) -> Languages:
                 f"{model} translates into {', '.join(data.target_languages)}: say which by --target-language."
             )
         return Languages(given.source or data.source_language, given.target, given.target, context)
-    learned = Languages(data.source_language, data.target_language, context_sentences=context)
-    for name in ("source", "target"):
+    for name, known in (("source", data.source_languages), ("target", [data.target_language])):
         wanted = getattr(given, name)
-        if wanted is not None and wanted != getattr(learned, name):
+        if wanted is not None and wanted not in known:
             raise ValueError(
-                f"{model} translates from {data.source_language!r} into {data.target_language!r}; the {name} language "
-                f"is to be {wanted!r}."
+                f"{model} translates from {' or '.join(map(repr, data.source_languages))} into "
+                f"{data.target_language!r}; the {name} language is to be {wanted!r}."
             )
-    return learned
+    return Languages(given.source or data.source_language, data.target_language, context_sentences=context)
 
 
 def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[str]:

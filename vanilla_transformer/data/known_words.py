@@ -8,7 +8,7 @@ a word, a tab, and how often the word occurred.
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class WordList:
     def __init__(self, most: int = MOST_WORDS):
         self.most = most
         self.strings: Counter[str] | None = Counter()
+        self.known: Mapping[str, int] = {}  # words of an earlier list, cut already
 
     def read(self, text: str) -> None:
         """Adds a text."""
@@ -55,7 +56,7 @@ class WordList:
         """
         if self.strings is None:
             return
-        counts: Counter[str] = Counter()
+        counts = Counter(self.known)
         for string, count in self.strings.items():
             for word in words_of(tokenizer, string):
                 counts[word] += count

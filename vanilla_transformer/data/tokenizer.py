@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
+import regex
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -49,6 +50,14 @@ APOSTROPHES = "'`\u00b4\u2018\u2019\u2032\u02bb\ua78c"
 def between_letters(characters: str) -> str:
     """The pattern of one of these after a letter, or its combining mark (Guarani's g\u0303), and before another."""
     return rf"(?<=[\p{{L}}\p{{M}}])[{characters}](?=\p{{L}})"
+
+
+_BETWEEN_LETTERS = regex.compile(between_letters(APOSTROPHES))
+
+
+def with_apostrophe_letters(text: str) -> str:
+    """A text as a vocabulary with `apostrophe_as_letter` reads it: as long as before, with a letter for apostrophes."""
+    return _BETWEEN_LETTERS.sub(APOSTROPHE_LETTER, text)
 
 
 # Words longer than this many characters are cut: word pieces are searched in time that grows with the word's square.
@@ -168,8 +177,9 @@ def learn_tokenizer(
 
 
 def ids_of_tags(tokenizer: PreTrainedTokenizerFast) -> set[int]:
-    """The ids of all added tokens: tags, markers, the separator."""
-    return {number for token, number in tokenizer.get_added_vocab().items() if token not in SPECIAL_TOKENS}
+    """The ids of tags, markers and the separator; words that were added to the vocabulary are none."""
+    added = tokenizer.added_tokens_decoder.items()
+    return {number for number, token in added if token.special and token.content not in SPECIAL_TOKENS}
 
 
 def knows_capitals(tokenizer: PreTrainedTokenizerFast) -> bool:

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, initialization
 
+from ..data.context import context_settings
 from ..data.known_words import KNOWN_WORDS, load_word_counts
 from ..data.tokenizer import load_tokenizer
 from ..hub import fetched_model, is_of_the_hub
@@ -142,6 +143,11 @@ def load_ensemble(
     for path, tokenizer in zip(paths, tokenizers, strict=True):
         if tokenizer.get_vocab() != tokenizers[0].get_vocab():
             raise ValueError(f"{path} has another vocabulary than {paths[0]}: an ensemble has one.")
+        own, first = (context_settings(each).sentences for each in (tokenizer, tokenizers[0]))
+        if own != first:
+            raise ValueError(
+                f"{path} reads {own} sentences before a source, and {paths[0]} {first}: an ensemble reads one text."
+            )
     return models[0] if len(models) == 1 else EnsembleForConditionalGeneration(list(models)), tokenizers[0]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 
 from ..model.classification_vanilla_transformer import VanillaTransformerForSequenceClassification
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -68,20 +69,24 @@ _WITHOUT_IT_FOR_SEVERAL = (
 _WITHOUT_IT = "Without it, transformers runs the code that lies beside the weights, if you allow that:"
 
 
-def how_to_use(repository: str, recipe: Recipe | None) -> str:
-    """Lines that translate in the recipe's languages, or parse, with the package and without it."""
+def how_to_use(repository: str, recipe: Recipe | None, into: Sequence[str] = ()) -> str:
+    """Lines that translate in the recipe's languages, or parse, with the package and without it.
+
+    Without a recipe, `into` has the target languages if there are several.
+    """
     if recipe and recipe.is_parser:
         return _how_to_parse(repository)
-    task, wanted, several = "translation", "", len(recipe.data.target_languages) > 1 if recipe else False
+    targets = recipe.data.target_languages if recipe else into
+    task, wanted, several = "translation", "", len(targets) > 1
     if several:
-        wanted = f', tgt_lang="{recipe.data.target_languages[0]}"'
+        wanted = f', tgt_lang="{targets[0]}"'
     elif recipe:  # the task's name may have no hyphen
         task += f"_{recipe.data.source_language}_to_{recipe.data.target_language}".replace("-", "_")
     sentence = (recipe.evaluation.examples if recipe else None) or ["The dog is old."]
     text = json.dumps(sentence[0], ensure_ascii=False)
     imports, tagged, given = "", "", "**batch"
     if several:
-        tag = f'tokenizer.get_added_vocab()["<2{recipe.data.target_languages[0]}>"]'
+        tag = f'tokenizer.get_added_vocab()["<2{targets[0]}>"]'
         tagged = f"ids = torch.cat((torch.tensor([[{tag}]]), batch.input_ids), dim=1)\n"
         imports, given = "import torch\n", "ids"
     return f"""\

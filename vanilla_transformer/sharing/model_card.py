@@ -7,6 +7,7 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from ..data.languages import target_languages
 from ..data.tokenizer import knows_capitals
 from ..evaluation.metrics import build_metric, without_words
 from ..evaluation.scores import Score, score_translations
@@ -105,6 +106,8 @@ def bare_card(
     config = VanillaTransformerConfig.from_pretrained(model)
     file = Path(model) / "recipe.yaml"
     recipe = load_recipe(file) if file.is_file() and not is_classifier(config) else None
+    has_tokenizer = (Path(model) / "tokenizer.json").is_file()
+    into = list(target_languages(load_its_tokenizer(Path(model)))) if has_tokenizer else []
     task = "text-classification" if is_classifier(config) else "translation"
     metadata = ModelCardData(
         **(languages(recipe) if recipe else {}),
@@ -119,7 +122,7 @@ def bare_card(
         f"---\n{metadata.to_yaml()}\n---",
         f"# {as_text(title)}",
         f"{architecture(config)} This folder has no records of its training: {known}",
-        how_to_classify(repository) if is_classifier(config) else how_to_use(repository, recipe),
+        how_to_classify(repository) if is_classifier(config) else how_to_use(repository, recipe, into),
         recipe_section(recipe) if recipe else "",
         f"## Citation\n\n{CITATION}",
     )

@@ -103,7 +103,7 @@ def save_its_tokenizer(path: str, folder: Path, corpus: Corpus, growth: int | st
         grow_tokenizer(folder, (text for pair in corpus.texts() for text in pair[:2]), growth)
     if known is not None:  # half a list would call words unknown that the model has learned
         words = WordList()
-        words.strings.update(known)
+        words.known = known
         for _ in words.reading(corpus.texts()):
             pass
         words.save(folder, tokenizer)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
+from ..data.languages import towards
 from .decoding import Batch, Decoding, Hypothesis
 
 
@@ -59,10 +60,14 @@ class OnnxTranslator:
         self.ends, self.bad = end_and_bad_tokens(saved)
         self.decoding = Decoding.resolve({}, saved, positions=self.positions, offset=None)
 
-    def translate(self, sentences: Sequence[str], *, batch_size: int = 32) -> list[str]:
-        """Translations in the order of the sentences, which are sorted by length into batches of `batch_size`."""
+    def translate(self, sentences: Sequence[str], *, to: str | None = None, batch_size: int = 32) -> list[str]:
+        """Translations in the order of the sentences, which are sorted by length into batches of `batch_size`.
+
+        `to` is the target language if the model has several; ValueError if it is missing.
+        """
+        tokenizer = towards(self.tokenizer, to)
         found = [""] * len(sentences)
-        sources = self.tokenizer(list(sentences)).input_ids if sentences else []
+        sources = tokenizer(list(sentences)).input_ids if sentences else []
         todo = sorted((i for i, each in enumerate(sentences) if each.strip()), key=lambda i: len(sources[i]))
         for begin in range(0, len(todo), batch_size):
             batch = todo[begin : begin + batch_size]

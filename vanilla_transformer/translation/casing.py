@@ -7,6 +7,7 @@ A model that has read only sentences has hardly any pieces for words in capitals
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 
 from ..data.forms import FORMS
 
@@ -35,7 +36,13 @@ class Casing:
     """
 
     def __init__(self, known: Collection[str] | None = None):
-        self.known = known or ()
+        self.known, self.kept = known or (), {}
+
+    def keeping(self, words: Iterable[str]) -> "Casing":
+        """The same, but these words are always written so."""
+        other = copy(self)
+        other.kept = self.kept | {word.lower(): word for word in words}
+        return other
 
     def take_off(self, line: str) -> tuple[str, str | None]:
         """A line in sentence case, and the form that it had: `"upper"`, `"title"`, or None if it stays as it is.
@@ -82,6 +89,8 @@ class Casing:
 
     def _usual(self, word: str) -> str:
         small = word.lower()
+        if small in self.kept:
+            return self.kept[small]
         return usual_case(small, (small.title(), word), self.known)
 
 
