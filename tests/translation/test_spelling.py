@@ -118,6 +118,20 @@ def test_correction_is_closest_then_likeliest_then_most_frequent(word):
     assert found == best
 
 
+def test_capitals_count_also_for_vocabularies_without_them():
+    tokenizer = learn_tokenizer(["the dog"], TokenizerSettings(vocab_size=262, lowercase=True))
+    small = {}
+    for word, count in COUNTS.items():
+        small[word.lower()] = small.get(word.lower(), 0) + count
+    spelling = Spelling(tokenizer, small)
+    for line, corrected in (
+        ("the dgo", "the dog"),
+        ("Dgo sees", "Dog sees"),
+        ("the DGO sees Dgo", "the DGO sees Dgo"),  # an abbreviation and a name
+    ):
+        assert spelling.correct(line) == corrected
+
+
 def test_rare_training_word_may_be_a_typo():
     counts = {"the": 2000, "teh": 2, "thr": 3, "tha": 2, "an": 1999, "ab": 1, "abn": 2, "Tge": 1, "and": 1000}
     # `thr` is too frequent, `tha` is an unlikely slip, and `Tge` is a name. Below, `an` is not frequent enough.

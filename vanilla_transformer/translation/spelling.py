@@ -125,13 +125,17 @@ class Spelling:
     def _mistyped(self, line: str) -> tuple[str, list[tuple[str, int, int]]]:
         """A line as the tokenizer normalizes it, and the corrections: the new word, and begin and end of the old."""
         normalized, words = cut_words(self.tokenizer, line)
+        # With its capitals, if the tokenizer takes only these away: they tell names and abbreviations from typos.
+        as_typed = (each for each in (line, f" {line}") if len(each) == len(normalized))
+        cased = next((each for each in as_typed if each.lower() == normalized.lower()), normalized)
         found, begins = [], True
         odd = {place for each in _STRING.finditer(normalized) if _ODD.search(each[0]) for place in range(*each.span())}
         for word, start, end in words:
             stays = word.casefold() in self.kept or start in odd or normalized[end : end + 1] in _APOSTROPHES
             if normalized[max(0, start - 1) : start] in _APOSTROPHES and word.lower() in _ENDINGS:
                 stays = stays or normalized[max(0, start - 2) : start - 1].isalpha()
-            if not stays and (better := self._best(word, begins)) != word:
+            written = cased[start:end]
+            if not stays and (better := self._best(written, begins)) != written:
                 found.append((better, start, end))
             # A sentence begins after the end of another, even if a quote or a bracket comes in between.
             begins = not _SENTENCE_ENDS.isdisjoint(word) or (begins and not any(map(str.isalnum, word)))
