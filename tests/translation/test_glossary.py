@@ -62,6 +62,20 @@ def test_terms_in_other_scripts_match_any_normal_form():
             assert all(text[each.start : each.end] == each.text for each in found)
 
 
+def test_words_have_the_apostrophes_that_the_vocabulary_takes_for_letters(tokenizer):
+    settings = TokenizerSettings(vocab_size=280, apostrophe_as_letter=True)
+    letters = learn_tokenizer(["mba'e po'i ko'ápe upépe"] * 9, settings)
+    glossary = Glossary([("mba'e", "thing"), ("po", "hand"), ("Mba'e Guasu", None)])
+    as_read = glossary.reading(letters)
+    for spelling in ("mba'e", "mba’e", "mba\u02bce", "mba\ua78ce"):
+        assert [(each.text, each.targets) for each in as_read.find(f"po {spelling}, po'i")] == [
+            ("po", ("hand",)), (spelling, ("thing",))
+        ]  # fmt: skip
+    assert [each.targets for each in as_read.find("Mba’e Guasu")] == [("Mba’e Guasu",)]
+    assert glossary.reading(tokenizer) is glossary  # elsewhere a dog is meant to be found in "dog's"
+    assert [each.text for each in Glossary([("dog", "Hund")]).reading(tokenizer).find("the dog's")] == ["dog"]
+
+
 def test_term_may_stand_inside_text_without_spaces():
     texts = ["小さな猫が寝る。", "The cat sleeps."] * 2
     tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=270))

@@ -1,6 +1,6 @@
 """Glossaries: how terms of a line are to be translated, and whether a translation does so."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..data.scripts import LETTER, WORD, is_unspaced
 from ..data.terms import annotated_ids
+from ..data.tokenizer import APOSTROPHE_LETTER, with_apostrophe_letters
 from ..files import text_lines
 
 
@@ -77,6 +78,7 @@ class Glossary:
 
     def __init__(self, entries: Iterable[tuple[str, str | None]]):
         self.terms: list[Term] = []
+        self._as_read: Callable[[str], str] = str  # text of the same length
         self._places: dict[str, str] = {}  # where each term was read, by the form that is looked for
         self._by_first_word: dict[str, list[tuple[list[str], Term]]] = {}
         for number, (source, target) in enumerate(entries, start=1):
@@ -84,6 +86,20 @@ class Glossary:
 
     def __len__(self) -> int:
         return len(self.terms)
+
+    def reading(self, tokenizer: PreTrainedTokenizerBase) -> "Glossary":
+        """The same; if the tokenizer takes apostrophes between letters for letters, its words have them too."""
+        if tokenizer("a'a").input_ids != tokenizer(f"a{APOSTROPHE_LETTER}a").input_ids:
+            return self
+        other = Glossary([])
+        other._as_read = with_apostrophe_letters
+        for term in self.terms:
+            other._add(term.source, "|".join(term.targets), self._places[self._key(term)])
+        return other
+
+    @staticmethod
+    def _key(term: Term) -> str:
+        return term.source if term.is_exact else term.source.lower()
 
     def _add(self, source: str, target: str | None, place: str) -> None:
         """Adds an entry; errors name the place."""
@@ -94,7 +110,7 @@ class Glossary:
         term = Term(source, targets)
         if not source or "" in targets:
             raise ValueError(f"Glossary, {place}: there is an empty {'source term' if not source else 'alternative'}.")
-        key = source if term.is_exact else source.lower()
+        key = self._key(term)
         if key in self._places:
             raise ValueError(
                 f"Glossary, {place}: {source!r} is in {self._places[key]} already; give a term once, with its "
@@ -102,16 +118,18 @@ class Glossary:
             )
         self._places[key] = place
         self.terms.append(term)
+        source = self._as_read(source)
         words = _spaced(source, list(WORD.finditer(source)))
         self._by_first_word.setdefault(words[0].lower(), []).append((words, term))
 
     def find(self, line: str) -> list[FoundTerm]:
         """The terms of a line, in their order; they do not overlap."""
-        found, words = [], list(WORD.finditer(line))
+        found, read = [], self._as_read(line)
+        words = list(WORD.finditer(read))
         for i, first in enumerate(words):
             for wanted, term in self._by_first_word.get(normalize("NFC", first.group()).lower(), ()):
                 there = words[i : i + len(wanted)]
-                written = _spaced(line, there)
+                written = _spaced(read, there)
                 if written == wanted or (
                     not term.is_exact and [each.lower() for each in written] == [each.lower() for each in wanted]
                 ):

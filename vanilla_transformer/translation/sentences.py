@@ -157,6 +157,8 @@ def translate_lines(
     if soft := glossary is not None and terms == "soft":
         marker_ids(tokenizer)  # raises if it has none
     tokenizer = towards(tokenizer, to)
+    if glossary is not None:
+        glossary = glossary.reading(tokenizer)
     if spelling is not None and glossary is not None:
         spelling = spelling.keeping(glossary.sources())
     if casing is not None and glossary is not None:
