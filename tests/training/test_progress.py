@@ -227,7 +227,7 @@ rank, now = torch.distributed.get_rank(), SimpleNamespace(seconds=0.0)
 progress.time = SimpleNamespace(perf_counter=lambda: now.seconds)
 args = SimpleNamespace(max_minutes=2, world_size=2, device="cpu", eval_strategy="steps")
 budget = progress.TimeBudget()
-budget.on_train_begin(args, SimpleNamespace(stateful_callbacks={"TimeBudget": {}}), None)
+budget.on_train_begin(args, SimpleNamespace(stateful_callbacks={}, log_history=[]), None)
 while not budget.seconds >= 120:
     now.seconds += 4 + 0.1 * rank
     control = SimpleNamespace(should_save=False, should_evaluate=False, should_training_stop=False)
