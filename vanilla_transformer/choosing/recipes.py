@@ -84,10 +84,9 @@ def chosen_recipe(
     folder, overrides = RunFolder(output), by_field(overrides)
     of_data = {name: text for name, text in overrides.items() if name.startswith("data.")}
     rest = {name: text for name, text in overrides.items() if name not in of_data}
-    asked = f"# train auto --minutes {minutes:g} " + (f"--search {search:g} " if search else "")
-    asked += "" if phrases else "--no-phrases "
-    asked += " ".join(f"--{name} {text}" for name, text in sorted(of_data.items()))
-    asked = " ".join(asked.split())
+    options = [f"--minutes {minutes:g}", *([f"--search {search:g}"] if search else [])]
+    options += [*([] if phrases else ["--no-phrases"]), *(f"--{name} {text}" for name, text in sorted(of_data.items()))]
+    asked = " ".join(" ".join(["# train auto", *options]).split())
     if _was_chosen(folder, asked):
         return load_recipe(folder.chosen, rest)
     # With all overrides, so that a mistyped field shows before speeds are measured.
@@ -97,23 +96,18 @@ def chosen_recipe(
         check_start(folder)
         logger.info("The text: %s.", facts)
         comments = [asked, f"# The text: {facts}.", f"# Digest of text and options: {_digest_of(asked, rest, pairs)}."]
-        if folder.chosen.is_file():
-            if folder.chosen.read_text(encoding="utf-8").splitlines()[: len(comments)] == comments:
-                logger.info("The recipe in %s is used again; remove it to have another chosen.", folder.chosen)
-                recipe = load_recipe(folder.chosen)
-                why = "as chosen" if recipe.data.mixture and not data.mixture else None
-                _write_texts(pairs, data, folder, why, recipe.tokenizer.apostrophe_as_letter)
-                return recipe
-            folder.chosen.unlink()  # its texts are about to be replaced
+        if (recipe := _chosen_before(folder, comments, pairs, data)) is not None:
+            return recipe
         searching = Search(folder, _asked_of_a_search(asked, rest, pairs)) if search else None
         if searching and searching.choices:
             choices = searching.choices
         else:
-            choices = _choices(facts, minutes, device, speeds)
+            unfit = set()
             if yaml.safe_load(rest.get("training.noam_factor", "1")) is None:  # another schedule ends in its own way
-                choices = [each for each in choices if each.field != "training.cooldown_steps"]
+                unfit.add("training.cooldown_steps")
             if not phrases or data.mixture or data.stream or data.context_sentences:
-                choices = [each for each in choices if each.field != PHRASES]
+                unfit.add(PHRASES)
+            choices = [each for each in _choices(facts, minutes, device, speeds) if each.field not in unfit]
         why = next((each.reason for each in choices if each.field == PHRASES and each.value), None)
         chosen = {each.field: json.dumps(each.value) for each in choices} | rest
         letters = yaml.safe_load(chosen["tokenizer.apostrophe_as_letter"])
@@ -191,6 +185,25 @@ def _of_candidates(typed: Mapping[str, str]) -> dict[str, str]:
     own = ("max_minutes", "cooldown_steps", "push_to_hub", "hub_")
     without = ("description", *(f"training.{name}" for name in own))
     return {name: text for name, text in typed.items() if not name.startswith(without)}
+
+
+def _chosen_before(
+    folder: RunFolder, comments: Sequence[str], pairs: Sequence[tuple[str, str]], data: DataSettings
+) -> Recipe | None:
+    """The recipe that the same command chose for the same text, perhaps edited since, with its texts written again.
+
+    A recipe for anything else is removed: its texts are about to be replaced.
+    """
+    if not folder.chosen.is_file():
+        return None
+    if folder.chosen.read_text(encoding="utf-8").splitlines()[: len(comments)] != [*comments]:
+        folder.chosen.unlink()
+        return None
+    logger.info("The recipe in %s is used again; remove it to have another chosen.", folder.chosen)
+    recipe = load_recipe(folder.chosen)
+    why = "as chosen" if recipe.data.mixture and not data.mixture else None
+    _write_texts(pairs, data, folder, why, recipe.tokenizer.apostrophe_as_letter)
+    return recipe
 
 
 def _digest_of(asked: str, rest: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> str:

@@ -331,8 +331,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         options = {"num_beams": args.generation_num_beams, "max_length": args.generation_max_length}
         options = {name: value for name, value in options.items() if value is not None} | generate_options
         share = dataset[args.process_index :: args.world_size]  # it may be empty
-        named = {number: language for language, number in target_languages(self.processing_class).items()}
-        languages = [named.get(ids[0], self.target_language) for ids in share["input_ids"]]
+        languages = [tag or self.target_language for tag in _tagged_languages(self.processing_class, share)]
         rows = zip(languages, *translated(model, self.processing_class, share, **options), strict=True)
         rows = gather_object(list(rows))
         by_bleu: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
@@ -493,8 +492,7 @@ def translated(
     """
     sources, contexts = texts_in_context(tokenizer, rows["input_ids"])
     references = tokenizer.batch_decode(rows["labels"], skip_special_tokens=True) if len(rows["labels"]) else []
-    languages = {number: language for language, number in target_languages(tokenizer).items()}
-    tags = [languages.get(ids[0]) for ids in rows["input_ids"]]
+    tags = _tagged_languages(tokenizer, rows)
     found = [""] * len(sources)
     for language in dict.fromkeys(tags):
         chosen = [i for i, tag in enumerate(tags) if tag == language]
@@ -503,6 +501,12 @@ def translated(
         for i, text in zip(chosen, texts, strict=True):
             found[i] = text
     return found, references
+
+
+def _tagged_languages(tokenizer: PreTrainedTokenizerFast, rows: Mapping[str, list]) -> list[str | None]:
+    """The target language of each source by its tag; None without a tag."""
+    languages = {number: language for language, number in target_languages(tokenizer).items()}
+    return [languages.get(ids[0]) for ids in rows["input_ids"]]
 
 
 def _score(rows: Sequence[tuple[str, str, str]], metric: str) -> float:

@@ -159,10 +159,10 @@ def translate_lines(
     tokenizer = towards(tokenizer, to)
     if glossary is not None:
         glossary = glossary.reading(tokenizer)
-    if spelling is not None and glossary is not None:
-        spelling = spelling.keeping(glossary.sources())
-    if casing is not None and glossary is not None:
-        casing = casing.keeping(word for term in glossary.terms if term.is_exact for word in term.source.split())
+        if spelling is not None:
+            spelling = spelling.keeping(glossary.sources())
+        if casing is not None:
+            casing = casing.keeping(word for term in glossary.terms if term.is_exact for word in term.source.split())
     if markup is not None and isinstance(model, tuple(_ENGINES)):
         raise ValueError("Markup is put back by the alignment of words, which only torch has: translate with torch.")
     reading = Reading.of(markup, keep_numbers, casing, spelling, punctuation, align)
