@@ -175,16 +175,19 @@ class WarmPython:
     Args:
         modules: Their names.
         code: What it runs once they are imported.
+        environment: Variables that it has besides this process's own, when it imports them too.
     """
 
-    def __init__(self, *modules: str, code: str = ""):
+    def __init__(self, *modules: str, code: str = "", environment: dict[str, str] | None = None):
         self._modules, self._code, self._connection = modules, code, None
+        self._environment = environment or {}
 
     def _launch(self) -> None:
         self._connection, theirs = socket.socketpair()  # it exits when this end is closed
         with theirs:
             words = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), self._code, *self._modules]
-            subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            environment = {**os.environ, **self._environment}
+            subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
 
     def start(
         self,
@@ -212,7 +215,7 @@ class WarmPython:
         words = [*map(str, arguments)]
         limits = {"RLIMIT_FSIZE": largest_file, "RLIMIT_NOFILE": open_files}
         request = {
-            "code": code, "arguments": words, "environment": {**os.environ, **(environment or {})},
+            "code": code, "arguments": words, "environment": {**os.environ, **self._environment, **(environment or {})},
             "cwd": str(cwd or Path.cwd()), "new_session": new_session,
             "limits": {name: most for name, most in limits.items() if most is not None},
         }  # fmt: skip

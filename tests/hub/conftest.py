@@ -2,9 +2,11 @@
 
 import io
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,16 +14,19 @@ from pyarrow import parquet
 
 from vanilla_transformer.data.phrasebook import phrasebook
 
-from ..warm_python import LIBRARIES, WarmProcess
+from ..warm_python import WarmProcess, WarmPython
 from .hubfaults import FaultyHub
 
 
-# Shortens the clients' pauses between tries, which would make every broken answer cost a minute.
-IMPATIENT = """
-import sys
-assert "huggingface_hub" not in sys.modules
+# What clients import, which takes seconds. Not the package, for some clients must do without it. Shortens the pauses
+# between tries, which would make every broken answer cost a minute.
+CLIENT = """
+import datasets, matplotlib.figure, transformers.pipelines, transformers.trainer
 import datasets.config as settings
 from huggingface_hub.utils import _http
+from transformers import AutoModel, AutoTokenizer
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+get_checkpoint_conversion_mapping("")
 for name in ("READ", "READ_SERVER_UNAVAILABLE", "READ_RATE_LIMIT", "OPEN"):
     setattr(settings, f"STREAMING_{name}_RETRY_INTERVAL", 0.01)
 settings.USE_PARQUET_EXPORT = False
@@ -30,26 +35,40 @@ for function in (_http.http_backoff, _http.http_stream_backoff.__wrapped__):
 """
 
 
-@contextmanager
-def serving() -> Iterator[FaultyHub]:
-    """A Hub that must know every request it gets."""
-    with FaultyHub() as served:
-        yield served
-        assert not served.unhandled, served.unhandled
+class ServedHub(FaultyHub):
+    """A Hub that must know every request it gets, and its clients.
 
+    Attributes:
+        home: The folder where clients keep what they read, `HF_HOME`.
+    """
 
-@contextmanager
-def clients_of(hub: FaultyHub, home) -> Iterator[Callable[..., WarmProcess]]:
-    """Starts Python code, with arguments, in processes that use this Hub; any still running at the end are killed."""
-    with ExitStack() as stack:
+    def __init__(self, home: Path):
+        super().__init__()
+        self.home = home
 
-        def start(code: str, *arguments, **environment) -> WarmProcess:
-            process = LIBRARIES.start(IMPATIENT + code, *arguments, environment={**hub.env(home), **environment})
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
+    def __enter__(self) -> "ServedHub":
+        super().__enter__()
+        online, offline = self.env(self.home), {**self.env(self.home), "HF_HUB_OFFLINE": "1"}
+        self._pythons = [WarmPython("torch", "pyarrow.parquet", code=CLIENT, environment=env) for env in (online, offline)]
+        return self
 
-        yield start
+    @contextmanager
+    def clients(self) -> Iterator[Callable[..., WarmProcess]]:
+        """Starts Python code, with arguments, in processes that use this Hub and have nothing in their cache at first.
+
+        Any still running at the end are killed.
+        """
+        shutil.rmtree(self.home, ignore_errors=True)
+        with ExitStack() as stack:
+
+            def start(code: str, *arguments, offline: bool = False, **environment) -> WarmProcess:
+                process = self._pythons[offline].start(code, *arguments, environment=environment)
+                stack.enter_context(process)
+                stack.callback(process.kill)
+                return process
+
+            yield start
+        assert not self.unhandled, self.unhandled
 
 
 def ended(process: WarmProcess, status: int = 0) -> tuple[str, str]:
@@ -59,15 +78,22 @@ def ended(process: WarmProcess, status: int = 0) -> tuple[str, str]:
     return out, errors
 
 
-@pytest.fixture
-def hub():
-    with serving() as served:
-        yield served
+@pytest.fixture(scope="session")
+def served(tmp_path_factory) -> Iterator[ServedHub]:
+    with ServedHub(tmp_path_factory.mktemp("served") / "home") as hub:
+        yield hub
 
 
 @pytest.fixture
-def hub_python(hub, tmp_path) -> Iterator[Callable[..., WarmProcess]]:
-    with clients_of(hub, tmp_path / "home") as start:
+def hub(served) -> ServedHub:
+    """A Hub with nothing on it."""
+    served.reset()
+    return served
+
+
+@pytest.fixture
+def hub_python(hub) -> Iterator[Callable[..., WarmProcess]]:
+    with hub.clients() as start:
         yield start
 
 

@@ -18,7 +18,7 @@ from vanilla_transformer.model.modeling_vanilla_transformer import VanillaTransf
 from vanilla_transformer.run.digests import DIGESTS
 
 from ..warm_python import CLI
-from .conftest import clients_of, ended, serving
+from .conftest import ServedHub, ended
 
 
 NAME = "tester/small"
@@ -139,14 +139,16 @@ def run(trained, tmp_path_factory):  # noqa: F811
 def published(run, tmp_path_factory):
     """A Hub with a published run, which tests must not change, and the output of publishing."""
     options = ("--license", "apache-2.0", "--dataset", "wmt/wmt14", "--title", "A small model", "--tag", "v1")
-    with serving() as hub, clients_of(hub, tmp_path_factory.mktemp("home")) as start:
-        yield hub, *ended(start(CLI, "publish", run, NAME, "--debug", *options))
+    with ServedHub(tmp_path_factory.mktemp("published") / "home") as hub:
+        with hub.clients() as start:
+            done = ended(start(CLI, "publish", run, NAME, "--debug", *options))
+        yield hub, *done
 
 
 @pytest.fixture
-def use(published, tmp_path):
+def use(published):
     """Starts Python code, in a process with an empty cache, on the published model."""
-    with clients_of(published[0], tmp_path / "home") as start:
+    with published[0].clients() as start:
         yield start
 
 
@@ -363,7 +365,7 @@ class TestUse:
         assert {**ours, "remote code": True} == theirs
         requests = len(published[0].log)
         command = "from vanilla_transformer.cli import main; main(['translate', '--model', name, *texts])"
-        offline = [use(USE + command, "package", HF_HUB_OFFLINE="1"), use(USE, "remote", "v1", HF_HUB_OFFLINE="1")]
+        offline = [use(USE + command, "package", offline=True), use(USE, "remote", "v1", offline=True)]
         [found, *lines], [found_remotely] = (finished(process).splitlines() for process in offline)
         assert [json.loads(found), json.loads(found_remotely)] == [ours, theirs]
         assert lines == ours["texts"]
@@ -397,7 +399,7 @@ class TestUse:
         assert "contains custom code" in why
         assert finished(processes[0])
         assert not (tmp_path / "sprung").exists()
-        assert not [*tmp_path.rglob("up.json"), *tmp_path.parent.glob("up.json")]
+        assert not [*hub.home.parent.rglob("up.json"), *hub.home.parent.parent.glob("up.json")]
 
     def test_pickled_weights_are_not_opened(self, published, hub, hub_python, tmp_path):
         files = files_of(published[0])
