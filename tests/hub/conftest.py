@@ -49,7 +49,9 @@ class ServedHub(FaultyHub):
     def __enter__(self) -> "ServedHub":
         super().__enter__()
         online, offline = self.env(self.home), {**self.env(self.home), "HF_HUB_OFFLINE": "1"}
-        self._pythons = [WarmPython("torch", "pyarrow.parquet", code=CLIENT, environment=env) for env in (online, offline)]
+        self._pythons = [
+            WarmPython("torch", "pyarrow.parquet", code=CLIENT, environment=env) for env in (online, offline)
+        ]
         return self
 
     @contextmanager

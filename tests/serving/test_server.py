@@ -14,10 +14,19 @@ from threading import Event
 
 import httpx
 import pytest
+import torch
 import uvicorn
 from fastapi import HTTPException
 
-from vanilla_transformer import Glossary, Punctuation, TokenizerSettings, learn_tokenizer, phrasebook, translate
+from vanilla_transformer import (
+    Glossary,
+    Punctuation,
+    TokenizerSettings,
+    learn_tokenizer,
+    phrasebook,
+    quantize_int8,
+    translate,
+)
 from vanilla_transformer.data.known_words import WordList
 from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
@@ -409,12 +418,33 @@ def test_ctranslate2_backend_matches_the_library(random_translator, sources, tmp
         _wish_of(TranslationRequest(texts=["x"], markup="xml"), backend, LIMITS)
 
 
+def test_rounded_models_match_the_library(random_translator, sources, tmp_path):
+    for options, rounded in (
+        ({"precision": "bfloat16"}, lambda model: model.to(torch.bfloat16)),
+        ({"int8": True}, quantize_int8),
+    ):
+        model, tokenizer = load_model(random_translator)
+        exact = translate(model, tokenizer, sources, num_beams=1, max_new_tokens=30)
+        rounded(model)
+        expected = translate(model, tokenizer, sources, num_beams=1, max_new_tokens=30)
+        backend = load_backend("torch", str(random_translator), num_beams=1, max_tokens=30, **options)
+        assert [each["translations"] for each in backend.translate(sources, Wish())] == expected != exact
+    log = tmp_path / "log"
+    with serving(str(random_translator), "--precision", "auto", *SEARCH_LIMITS, log=log):
+        assert "Translates in " in log.read_text(encoding="utf-8")
+
+
 def test_failed_start_is_explained(tmp_path):
     for kind, said in (("torch", "no model in"), ("ctranslate2", "write one with `export`")):
         with pytest.raises(FileNotFoundError, match=said):
             load_backend(kind, str(tmp_path))
-    for option, said in (("--max-texts", "--max-texts must be at least 1"), ("--max-seconds", "must be above 0")):
-        with pytest.raises(RuntimeError, match=said), serving("model", option, "0"):
+    for options, said in (
+        ("--max-texts 0", "--max-texts must be at least 1"),
+        ("--max-seconds 0", "must be above 0"),
+        ("--precision auto --quantize int8", "has a precision of its own"),
+        ("--precision bfloat16 --backend ctranslate2", "--precision is for --backend torch"),
+    ):
+        with pytest.raises(RuntimeError, match=said), serving("model", *options.split()):
             pass
 
 

@@ -176,6 +176,7 @@ def test_changed_arguments_and_damaged_files_are_rejected(models, text, made, tm
         ([*same, "--sample"], "begun with decoding.num_beams = 2, not 1"),
         ([*same, "--forward"], "begun with text_is_the = target, not source"),
         ([*same, "--quantize", "int8"], "begun with quantize = None, not int8"),
+        ([*same, "--precision", "bfloat16"], "begun with precision = None, not bfloat16"),
         ([*same, "--max-length-ratio", "2"], "begun with limits.max_length_ratio = 3.0, not 2.0"),
         ([*same, "--batch-tokens", "99"], "begun with batch_tokens = 4096, not 99"),
     ):
@@ -242,6 +243,7 @@ def test_invalid_text_and_options_are_rejected(models, run, tmp_path):
         (["--sample", "--seed", "-1"], "--seed must be from 0 to 4294967295, not -1"),
         (["--target-language", "de"], "Source and target language are both 'de'"),
         (["--quantize", "int7"], "no quantization 'int7'"),
+        (["--precision", "auto"], "no precision 'auto' to translate in: choose float32 or bfloat16"),
         (["--target-language", "../x"], "'../x' is not a language code"),
     ):
         assert message in refused(*words(models[0], english, output, *options), status=2)

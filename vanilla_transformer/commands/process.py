@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 
 class UsageError(ValueError):
@@ -27,9 +28,40 @@ def check_seed(seed: int | None) -> None:
         raise UsageError(f"--seed must be from 0 to {2**32 - 1}, not {seed}.")
 
 
-def check_backend(backend: str) -> None:
-    if backend not in ("torch", "ctranslate2"):
-        raise UsageError(f"There is no backend {backend!r}: choose torch or ctranslate2.")
+def refuse(*cases: tuple[Any, str]) -> None:
+    """Raises UsageError with the message of the first case that holds."""
+    for holds, message in cases:
+        if holds:
+            raise UsageError(message)
+
+
+def check_engine(
+    backend: str, quantize: str | None, precision: str, device: str, precisions=("auto", "float32", "bfloat16")
+) -> None:
+    """Raises UsageError if these options of `load_engine` do not exist or do not go together."""
+    choices = f"{', '.join(precisions[:-1])} or {precisions[-1]}"
+    rounds, by_torch = precision != "float32", backend == "torch"
+    refuse(
+        (quantize not in (None, "int8"), f"There is no quantization {quantize!r} to translate with: choose int8."),
+        (precision not in precisions, f"There is no precision {precision!r} to translate in: choose {choices}."),
+        (rounds and quantize, "--quantize int8 has a precision of its own: leave out --precision."),
+        (
+            backend not in ("torch", "ctranslate2"),
+            f"There is no backend {backend!r}: choose torch or ctranslate2.",
+        ),
+        (
+            by_torch and quantize and device not in ("auto", "cpu"),
+            "--quantize is for a CPU: leave out --device.",
+        ),
+        (
+            quantize and not by_torch,
+            "--quantize is for --backend torch: for the other, `export --quantization int8`.",
+        ),
+        (
+            rounds and not by_torch,
+            "--precision is for --backend torch: for the other, `export --quantization bfloat16`.",
+        ),
+    )
 
 
 def use_memory_well() -> bool:

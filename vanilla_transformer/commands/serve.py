@@ -4,7 +4,7 @@ import logging
 import math
 from pathlib import Path
 
-from .process import UsageError, check_backend, check_positive, use_memory_well
+from .process import UsageError, check_engine, check_positive, use_memory_well
 
 
 def serve(
@@ -12,6 +12,8 @@ def serve(
     *,
     backend: str = "torch",
     device: str = "auto",
+    precision: str = "float32",
+    quantize: str | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
     num_beams: int | None = None,
@@ -38,6 +40,10 @@ def serve(
             written.
         backend: torch or ctranslate2.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
+        precision: With torch: float32; bfloat16, faster on processors made for it, but rounded differently; or auto,
+            the one that a short trial finds faster. Standard error says which.
+        quantize: int8: with torch on a CPU, with matrices rounded to 8 bits: faster for large models, slower for small
+            ones.
         host: The address to listen on; 0.0.0.0 means all of this machine's.
         port: The port to listen on; 0 means a free one.
         num_beams: Hypotheses kept in beam search; by default the model's own setting.
@@ -52,7 +58,7 @@ def serve(
         max_waiting: Maximum requests accepted at a time.
         max_terms: Maximum translations of terms in a request's glossary.
     """
-    check_backend(backend)
+    check_engine(backend, quantize, precision, device)
     check_positive(num_beams=num_beams, max_tokens=max_tokens, batch_texts=batch_texts, batch_tokens=batch_tokens)
     check_positive(max_characters=max_characters, max_texts=max_texts, max_body=max_body)
     check_positive(max_waiting=max_waiting, max_terms=max_terms)
@@ -63,10 +69,11 @@ def serve(
     from ..serving.backend import Batcher, load_backend
 
     use_memory_well()
-    # They name lines of a file, which a request has not, and may quote its text; clients could fill the log with them.
-    logging.getLogger("vanilla_transformer.translation").setLevel(logging.ERROR)
     limits = server.Limits(max_characters, max_texts, max_body, max_seconds, max_waiting, max_terms)
-    loaded = load_backend(backend, model, num_beams, max_tokens, device)
+    loaded = load_backend(backend, model, num_beams, max_tokens, device, int8=quantize is not None, precision=precision)
+    # From now on. They name lines of a file, which a request has not, and may quote its text; clients could fill the
+    # log with them.
+    logging.getLogger("vanilla_transformer.translation").setLevel(logging.ERROR)
     server.serve(Batcher(loaded, batch_texts, batch_tokens, batch_milliseconds / 1000), limits, host, port)
 
 

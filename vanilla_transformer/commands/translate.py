@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .lazy_imports import import_models, while_loading
-from .process import UsageError, check_backend, check_positive, check_seed, use_memory_well
+from .process import UsageError, check_engine, check_positive, check_seed, refuse, use_memory_well
 
 
 if TYPE_CHECKING:
@@ -133,9 +133,11 @@ def translate(
     search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
-    _check_backend(backend, model, attention, confidence, markup, workers, seed, quantize, precision, device)
+    check_engine(backend, quantize, precision, device)
+    if backend == "ctranslate2":
+        _check_ctranslate2(model, attention, confidence, markup, workers, seed)
     aligns, beam_search = markup or attention, backend == "torch" and not sample and num_beams != 1
-    _refuse(
+    refuse(
         (keep_numbers and not markup, "--keep-numbers needs --markup."),
         (recase and aligns, "--recase changes the words that --markup and --attention align: leave them out."),
         (
@@ -313,29 +315,9 @@ def translations_of(
             warnings.sum_up()
 
 
-def _check_backend(
-    backend, models: list[Path], attention, confidence, markup, workers: int, seed, quantize, precision, device: str
-) -> None:
-    rounds = precision != "float32"
-    _refuse(
-        (
-            quantize not in (None, "int8"),
-            f"There is no quantization {quantize!r} to translate with: choose int8.",
-        ),
-        (
-            precision not in ("auto", "float32", "bfloat16"),
-            f"There is no precision {precision!r} to translate in: choose auto, float32 or bfloat16.",
-        ),
-        (rounds and quantize, "--quantize int8 has a precision of its own: leave out --precision."),
-    )
-    check_backend(backend)
-    if backend == "torch":
-        _refuse((quantize and device not in ("auto", "cpu"), "--quantize is for a CPU: leave out --device."))
-        return
-    _refuse(
+def _check_ctranslate2(models: list[Path], attention, confidence, markup, workers: int, seed) -> None:
+    refuse(
         (len(models) > 1, "CTranslate2 has no ensembles: give --backend ctranslate2 one --model."),
-        (quantize, "--quantize is for --backend torch: for the other, `export --quantization int8`."),
-        (rounds, "--precision is for --backend torch: for the other, `export --quantization bfloat16`."),
         (attention, "CTranslate2 does not say which words were looked at: --attention is for --backend torch."),
         (confidence, "CTranslate2 does not say how likely each token is: --confidence is for --backend torch."),
         (markup, "CTranslate2 does not align words, as markup needs it: --markup is for --backend torch."),
@@ -344,13 +326,6 @@ def _check_backend(
             "With --backend ctranslate2 what is drawn depends on the worker: give --seed or --workers.",
         ),
     )
-
-
-def _refuse(*cases: tuple[Any, str]) -> None:
-    """Raises the message of the first case that holds."""
-    for holds, message in cases:
-        if holds:
-            raise UsageError(message)
 
 
 def search_options(

@@ -64,7 +64,14 @@ class Backend:
 
 
 def load_backend(
-    kind: str, model: str, num_beams: int | None = None, max_tokens: int | None = None, device: str = "auto"
+    kind: str,
+    model: str,
+    num_beams: int | None = None,
+    max_tokens: int | None = None,
+    device: str = "auto",
+    *,
+    int8: bool = False,
+    precision: str = "float32",
 ) -> Backend:
     """Loads a model, as `load_engine` does.
 
@@ -75,8 +82,9 @@ def load_backend(
         num_beams: Hypotheses of the beam search; the model's own setting if None.
         max_tokens: Tokens that a translation may have; None: the model's own limit.
         device: Where the model runs, as for `chosen_device`.
+        int8, precision: As for `load_engine`.
     """
-    loaded, tokenizer = load_engine([model], kind, device)
+    loaded, tokenizer = load_engine([model], kind, device, int8=int8, precision=precision)
     given = {"num_beams": num_beams, "max_new_tokens": max_tokens, "num_return_sequences": 1}
     options = {name: value for name, value in given.items() if value is not None}
     calibration = unknown = None
