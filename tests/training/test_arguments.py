@@ -107,6 +107,8 @@ def test_docstring_has_one_table_and_describes_new_arguments():
 def test_invalid_arguments_are_rejected(make):
     for options, message in (
         ({"max_tokens": 0}, "max_tokens must be at least 1, not 0"),
+        ({"data_seed": -1}, "data_seed must be from 0 to 4294967295, not -1"),
+        ({"seed": 2**32}, "seed must be from 0 to 4294967295, not 4294967296"),
         ({"average_last": -1}, "average_last must be 0 or more, not -1"),
         ({"warmup_steps": 0}, "Noam schedule needs warmup_steps of at least 1"),
         ({"warmup_steps": 0.1}, "Noam schedule needs warmup_steps of at least 1"),

@@ -205,6 +205,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         for name in ("max_tokens", "max_skipped_updates", "gradient_accumulation_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("seed", "data_seed"):  # numpy takes the fewest
+            if not 0 <= (getattr(self, name) or 0) < 2**32:
+                raise ValueError(f"{name} must be from 0 to {2**32 - 1}, not {getattr(self, name)}.")
         if self.max_steps < 1:
             raise ValueError(f"max_steps must be at least 1, not {self.max_steps}: a run is measured in updates.")
         if not 0 <= self.max_grad_norm < math.inf:
