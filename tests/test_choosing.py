@@ -86,6 +86,14 @@ def test_vocabulary_grows_with_text_and_model_with_time():
     assert dropouts == [0.2, 0.1, 0.1]
 
 
+def test_batches_are_smaller_where_updates_would_be_few():
+    expected = ((1, 1024, 316), (4, 1024, 1266), (10, 2048, 1582), (15, 4096, 1187), (60, 4096, 4746))
+    for minutes, batch, updates in expected:
+        [choice] = [each for each in choose(facts(30_000), minutes, {128: 6000.0}, bf16=True) if "tokens" in each.field]
+        assert choice.value == batch
+        assert choice.reason.startswith(f"about {updates:,} updates: ")
+
+
 def test_chosen_vocabulary_size_can_be_learned():
     numbers = [str(number) for number in range(20)]
     for pairs in (

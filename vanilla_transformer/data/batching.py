@@ -86,8 +86,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         if max(source[longest], target[longest]) > max_tokens:
             raise ValueError(
                 f"Pair {longest} has {source[longest]} source and {target[longest]} target tokens, more than "
-                f"max_tokens = {max_tokens} allows for a whole batch: raise max_tokens, and update_tokens if it is set, "
-                "or lower max_source_length and max_target_length so that such pairs are dropped."
+                f"max_tokens = {max_tokens} allows for a whole batch: raise max_tokens, and update_tokens if it is "
+                "set, or lower max_source_length and max_target_length so that such pairs are dropped."
             )
 
     def _sorted(self, pairs: np.ndarray) -> np.ndarray:
