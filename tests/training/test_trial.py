@@ -23,7 +23,7 @@ REST = {"max_steps": 10, "eval_steps": 5, "save_steps": 5, "use_cpu": True}
         ({}, {"optim": "adam_of_mine"}, "training.optim: .*adam_of_mine"),
         ({}, {"max_tokens": 0, "optim": "adam_of_mine"}, r"training.max_tokens must be at least 1, not 0\."),
         ({}, {"adam_beta1": 1.5}, "training.adam_beta1: .*1.5"),
-        ({}, {"seed": -1}, "training.seed: "),
+        ({}, {"seed": -1}, "training.seed must be from 0"),
         ({}, {"accelerator_config": "abc"}, "training.accelerator_config cannot be .abc. .*No such file"),
         ({}, {"accelerator_config": {"abc": 1}}, "training.accelerator_config cannot be {'abc': 1} .*abc"),
         ({}, {"dataloader_num_workers": -1}, "training.dataloader_num_workers: .*non-negative"),
