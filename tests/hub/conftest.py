@@ -1,4 +1,4 @@
-"""A Hub on loopback for the real clients, each in its own process because they read its address at import."""
+"""A Hub on loopback for the real clients: forks of a process that has read its address, as they do at import."""
 
 import io
 import json

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from vanilla_transformer import translate
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
@@ -102,6 +103,21 @@ def test_pairs_and_drop_counts_match_plain_generate(models, text, tmp_path):
     finished(*words(models[0], path, tmp_path / "forward", "--max-length-ratio", "1.2", "--forward"))
     assert [lines_in(tmp_path / "forward" / f"text.{language}.gz") for language in ("en", "de")] == found
     assert list(json_of(tmp_path / "forward" / "text.report.json")["files"]) == ["text.de.gz", "text.en.gz"]
+
+
+def test_bfloat16_matches_the_library_and_is_kept(models, text, tmp_path):
+    model, tokenizer = load_model(models[0], "cpu")
+    lines = [line for line in lines_in(text)[:60] if line]
+    exact = translate(model, tokenizer, lines)
+    rounded = translate(model.to(torch.bfloat16), tokenizer, lines)
+    same = words(models[0], written(tmp_path / "text.de", lines), tmp_path / "out", "--device", "cpu")
+    finished(*same, "--precision", "bfloat16")
+    sources, targets = (lines_in(tmp_path / "out" / f"text.{language}.gz") for language in ("en", "de"))
+    pairs = dict(zip(lines, rounded, strict=True))
+    assert sources == [pairs[target] for target in targets]
+    assert len(sources) > 5
+    assert rounded != exact
+    assert "begun with precision = bfloat16, not None" in refused(*same)
 
 
 @pytest.mark.parametrize("how", [pytest.param("beam", marks=pytest.mark.slow), "sample"])

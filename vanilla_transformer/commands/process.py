@@ -45,18 +45,9 @@ def check_engine(
         (quantize not in (None, "int8"), f"There is no quantization {quantize!r} to translate with: choose int8."),
         (precision not in precisions, f"There is no precision {precision!r} to translate in: choose {choices}."),
         (rounds and quantize, "--quantize int8 has a precision of its own: leave out --precision."),
-        (
-            backend not in ("torch", "ctranslate2"),
-            f"There is no backend {backend!r}: choose torch or ctranslate2.",
-        ),
-        (
-            by_torch and quantize and device not in ("auto", "cpu"),
-            "--quantize is for a CPU: leave out --device.",
-        ),
-        (
-            quantize and not by_torch,
-            "--quantize is for --backend torch: for the other, `export --quantization int8`.",
-        ),
+        (backend not in ("torch", "ctranslate2"), f"There is no backend {backend!r}: choose torch or ctranslate2."),
+        (by_torch and quantize and device not in ("auto", "cpu"), "--quantize is for a CPU: leave out --device."),
+        (quantize and not by_torch, "--quantize is for --backend torch: for the other, `export --quantization int8`."),
         (
             rounds and not by_torch,
             "--precision is for --backend torch: for the other, `export --quantization bfloat16`.",
