@@ -21,7 +21,7 @@ from vanilla_transformer.data.terms import (
     learn_lexicon,
     marker_ids,
 )
-from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.data.tokenizer import APOSTROPHE_LETTER, TokenizerSettings, as_read_by, learn_tokenizer
 
 
 TEXTS = ["The hot dog's owner, Anna.", "Der Hund sieht Anna im Park.", "new York (dogs) 2 \t x"]
@@ -125,6 +125,24 @@ def test_lexicon_learns_aligned_words_and_round_trips(tmp_path):
         TermLexicon.load(tmp_path)
     with pytest.raises(ValueError, match=r"leave augmentation\.terms out"):
         learn_lexicon([("a", "b")])
+
+
+def test_terms_have_the_apostrophes_that_the_vocabulary_takes_for_letters():
+    # "mba'e" and "mbae" are two words of Guarani; cut at the apostrophe, "mba" and "e" would be words of both texts.
+    nouns = {"cosa": "mba'e", "pez": "pira", "casa": "óga", "cuerda": "sã"}
+    pairs = [(f"una {noun}", f"peteĩ {thing}") for noun, thing in nouns.items()] * 3
+    settings = {"vocab_size": 290, "apostrophe_as_letter": True}
+    texts = [text for pair in pairs for text in pair]
+    letters = learn_tokenizer(texts, TokenizerSettings(**settings), tags=TERM_MARKERS)
+    lexicon = learn_lexicon(pairs, as_read_by(letters))
+    assert [target for source, target in lexicon.links if source == "cosa"] == [f"mba{APOSTROPHE_LETTER}e"]
+    annotation = TermAnnotation(letters, lexicon, 1.0)
+    found = annotation(pairs_of(letters, [("una cosa", "peteĩ mba’e")]) * 300, (1,))
+    said = Counter(term for each in found for term in read(letters, each["input_ids"])[1])
+    assert said["cosa", "mba'e"] > 50
+    assert not any(target in ("mba", "e") for _, target in said)
+    plain = learn_tokenizer(texts, TokenizerSettings(vocab_size=290))
+    assert as_read_by(plain) is str
 
 
 def test_stream_and_memory_give_the_same_lexicon():

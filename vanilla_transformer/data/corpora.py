@@ -74,14 +74,14 @@ class Corpus:
         """
         from .known_words import WordList
         from .terms import TERM_MARKERS, learn_lexicon
-        from .tokenizer import learn_tokenizer
+        from .tokenizer import as_read_by, learn_tokenizer
 
         words = WordList()
         tokenizer = learn_tokenizer(words.reading(self.texts()), settings, tags=self.tags, show_progress=show_progress)
         tokenizer.save_pretrained(folder)
         words.save(folder, tokenizer)
         if set(TERM_MARKERS) <= set(self.tags):
-            learn_lexicon(self.texts()).save(folder)
+            learn_lexicon(self.texts(), as_read_by(tokenizer)).save(folder)
 
 
 @dataclass

@@ -33,7 +33,7 @@ from .languages import tag_ids
 from .mixture import without_places
 from .prepared import RECORD, STATE, TOKENIZER, Preparation, file_entry, writing
 from .terms import TERM_MARKERS, TermLexicon, learn_lexicon
-from .tokenizer import TokenizerSettings, learn_tokenizer, load_tokenizer
+from .tokenizer import TokenizerSettings, as_read_by, learn_tokenizer, load_tokenizer
 
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ def _vocabulary(folder: Path, stream: PairStream, tokenizer, on_progress: Callab
     if isinstance(tokenizer, TokenizerSettings):
         words = WordList()
         tokenizer = learn_tokenizer(words.reading(texts()), tokenizer, tags=stream.tags)
-        terms = learn_lexicon(stream.texts()) if set(TERM_MARKERS) <= set(stream.tags) else None
+        if set(TERM_MARKERS) <= set(stream.tags):
+            terms = learn_lexicon(stream.texts(), as_read_by(tokenizer))
     with writing(folder), written_beside(folder / TOKENIZER) as beside:
         try:
             tokenizer.save_pretrained(beside)

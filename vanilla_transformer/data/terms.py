@@ -20,7 +20,7 @@ import gzip
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -36,7 +36,7 @@ from .context import SEPARATOR, texts_in_context
 from .encoding import encode_pairs, is_within
 from .languages import tags_in_front
 from .scripts import WORD, is_unspaced
-from .tokenizer import ids_of_tags
+from .tokenizer import as_read_by, ids_of_tags
 from .word_aligner import align_corpus, parts_to_align
 
 
@@ -168,20 +168,21 @@ class TermLexicon:
             raise ValueError(f"{path} is not a lexicon of terms ({error}): restore it.") from error
 
 
-def learn_lexicon(pairs: Iterable[tuple[str, ...]]) -> TermLexicon:
+def learn_lexicon(pairs: Iterable[tuple[str, ...]], as_read: Callable[[str], str] = str) -> TermLexicon:
     """The lexicon of a training text, from the alignment of the words of its first 200,000 pairs.
 
     It has every pair of words that is aligned at least twice, and in at least 5 % of the links of either word.
 
     Args:
         pairs: Source and target of each; read up to the 200,000th.
+        as_read: How the tokenizer reads a text (`as_read_by`): a word may have apostrophes.
 
     Raises:
         ValueError: There is no such pair of words.
     """
     counts: Counter[tuple[str, str]] = Counter()
     spellings: dict[str, Counter[str]] = {}
-    for some in parts_to_align(islice(pairs, MOST_PAIRS), WORD.findall):
+    for some in parts_to_align(islice(pairs, MOST_PAIRS), lambda text: WORD.findall(as_read(text))):
         lower = [[[word.lower() for word in text] for text in side] for side in zip(*some, strict=True)]
         for (_, target), *words, links in zip(some, *lower, align_corpus(*lower), strict=True):
             for i, j in links:
@@ -248,7 +249,7 @@ class TermAnnotation:
         marker_ids(tokenizer)  # checks that it has them
         self.tokenizer, self.lexicon, self.share = tokenizer, lexicon, share
         self.limits = (max_source_length, max_target_length)
-        self._tags = ids_of_tags(tokenizer)
+        self._tags, self._as_read = ids_of_tags(tokenizer), as_read_by(tokenizer)
         self._separator = tokenizer.get_added_vocab().get(SEPARATOR)
 
     @property
@@ -290,7 +291,7 @@ class TermAnnotation:
 
     def terms_of(self, source: str, target: str, generator: Random) -> list[DrawnTerm]:
         """Terms of a pair of texts in their order."""
-        words = [list(WORD.finditer(text)) for text in (source, target)]
+        words = [list(WORD.finditer(self._as_read(text))) for text in (source, target)]  # as long as before
         lower = [[word.group().lower() for word in side] for side in words]
         links = self._links(*lower)
         frequency = {i: sum(self.lexicon.targets[lower[0][i]].values()) for i in links}

@@ -12,7 +12,7 @@ What is saved is a plain `tokenizer.json`: `AutoTokenizer.from_pretrained(folder
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -20,7 +20,7 @@ from pathlib import Path
 import regex
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tqdm import tqdm
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from .forms import check_shares, some_in_forms
 
@@ -58,6 +58,12 @@ _BETWEEN_LETTERS = regex.compile(between_letters(APOSTROPHES))
 def with_apostrophe_letters(text: str) -> str:
     """A text as a vocabulary with `apostrophe_as_letter` reads it: as long as before, with a letter for apostrophes."""
     return _BETWEEN_LETTERS.sub(APOSTROPHE_LETTER, text)
+
+
+def as_read_by(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], str]:
+    """How a tokenizer reads apostrophes in words: `with_apostrophe_letters`, or `str` if it leaves them as they are."""
+    letters = tokenizer("a'a").input_ids == tokenizer(f"a{APOSTROPHE_LETTER}a").input_ids
+    return with_apostrophe_letters if letters else str
 
 
 # Words longer than this many characters are cut: word pieces are searched in time that grows with the word's square.

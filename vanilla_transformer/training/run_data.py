@@ -18,7 +18,7 @@ from ..data.languages import base_of, language_tag, target_languages
 from ..data.mixture import Mixture, difference, open_mixture
 from ..data.prepared import load_prepared
 from ..data.terms import TERM_LEXICON, learn_lexicon, marker_ids
-from ..data.tokenizer import load_tokenizer
+from ..data.tokenizer import as_read_by, load_tokenizer
 from ..files import write_json, written_beside
 from ..run.digests import check_digests, write_digests
 from ..run.folder import RunFolder
@@ -145,11 +145,11 @@ class RunData:
                 self.train.save_tokenizer(beside, self.recipe.tokenizer, show_progress=show_progress)
             else:
                 save_its_tokenizer(self.recipe.initial_model, beside, self.train, self.recipe.grow_vocabulary)
-            if self.recipe.term_markers:
-                marker_ids(load_tokenizer(beside))  # raises if another model's vocabulary lacks them
-                if not (beside / TERM_LEXICON).is_file():
-                    learn_lexicon(self.train.texts()).save(beside)
             tokenizer, data = load_tokenizer(beside), self.recipe.data
+            if self.recipe.term_markers:
+                marker_ids(tokenizer)  # raises if another model's vocabulary lacks them
+                if not (beside / TERM_LEXICON).is_file():
+                    learn_lexicon(self.train.texts(), as_read_by(tokenizer)).save(beside)
             if (several := target_languages(tokenizer)) and len(data.target_languages) == 1:  # sources have no tags
                 raise ValueError(
                     f"The vocabulary is that of a model that translates into {', '.join(several)}, and data.train has "

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..data.scripts import LETTER, WORD, is_unspaced
 from ..data.terms import annotated_ids
-from ..data.tokenizer import APOSTROPHE_LETTER, with_apostrophe_letters
+from ..data.tokenizer import as_read_by
 from ..files import text_lines
 
 
@@ -89,10 +89,11 @@ class Glossary:
 
     def reading(self, tokenizer: PreTrainedTokenizerBase) -> "Glossary":
         """The same; if the tokenizer takes apostrophes between letters for letters, its words have them too."""
-        if tokenizer("a'a").input_ids != tokenizer(f"a{APOSTROPHE_LETTER}a").input_ids:
+        as_read = as_read_by(tokenizer)
+        if as_read is self._as_read:
             return self
         other = Glossary([])
-        other._as_read = with_apostrophe_letters
+        other._as_read = as_read
         for term in self.terms:
             other._add(term.source, "|".join(term.targets), self._places[self._key(term)])
         return other
