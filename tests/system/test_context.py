@@ -45,6 +45,10 @@ def in_context(documents, tmp_path_factory):
     return train(recipe, tmp_path_factory.mktemp("runs") / "run")
 
 
+def perplexity(scores) -> float:
+    return math.exp(-sum(each.log_probability for each in scores) / sum(each.tokens for each in scores))
+
+
 def test_run_results_match_translate_and_score_pairs(in_context, documents):
     rows = [json.loads(line) for line in lines_of(in_context.translations / "small.jsonl")]
     lines = lines_of(documents / "test.en")
@@ -59,10 +63,16 @@ def test_run_results_match_translate_and_score_pairs(in_context, documents):
         [each for each in score_pairs(last, tokenizer, pairs, contexts=contexts) if each.tokens > 1]
         for contexts in (None, [()] * len(pairs))
     )
-    nats = -sum(each.log_probability for each in in_place) / sum(each.tokens for each in in_place)
-    assert math.exp(nats) == pytest.approx(logged, rel=1e-5)
+    assert perplexity(in_place) == pytest.approx(logged, rel=1e-5)
     differences = [abs(one.log_probability - other.log_probability) for one, other in zip(in_place, alone, strict=True)]
     assert max(differences) > 1e-3
+    sides = [
+        f"--{name} {documents / f'test.{language}'}" for name, language in (("sources", "en"), ("references", "de"))
+    ]
+    typed = shlex.split(f"evaluate --model {in_context.path} --domain --json {' '.join(sides)}")
+    its_own = json.loads(output_of(*typed))["domain"][-1]
+    chosen = [each for each in score_pairs(model, tokenizer, pairs) if each.tokens > 1]
+    assert (its_own["text"], its_own["perplexity"]) == ("validation", pytest.approx(perplexity(chosen)))
 
 
 @pytest.mark.slow

@@ -258,7 +258,8 @@ def domains_of(model: Path, scored_set: ScoredSet, device: str = "auto") -> list
         if kept.is_file():
             rows = [row for _, row in json_rows(kept, text_lines(kept))]
             sides = [Text(name, [row[side] for row in rows]) for side in ("source", "reference")]
-            sets.append(ScoredSet(name, [sides[1]], sides[0], scored_set.languages))
+            contexts = [tuple(row["context"]) for row in rows] if all("context" in row for row in rows) else None
+            sets.append(ScoredSet(name, [sides[1]], sides[0], scored_set.languages, contexts))
     return [
         domain_of(each.name, each.sources.segments, perplexity_of([model], each, device)[0].value, counts, tokenizer)
         for each in sets

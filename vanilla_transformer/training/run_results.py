@@ -143,10 +143,13 @@ def score(
     remove_translations(folder)  # a set may have left the recipe
     folder.translations.mkdir(exist_ok=True)
     for set_name, hypotheses in translations[chosen].items():
+        pairs, contexts = corpora[set_name].pairs, corpora[set_name].contexts
         rows = [
             {"source": source, "reference": reference, "hypothesis": hypothesis}
-            for (source, reference), hypothesis in zip(corpora[set_name].pairs, hypotheses, strict=True)
+            for (source, reference), hypothesis in zip(pairs, hypotheses, strict=True)
         ]
+        for row, context in zip(rows, contexts or (), strict=contexts is not None):
+            row["context"] = context
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         write_text(folder.translations / f"{set_name}.jsonl", lines)
     _make_model_of_the_run(folder, chosen, recipe)
