@@ -10,11 +10,11 @@ there have been enough kills. Lives and moments are seconds of processor time, w
 machine is doing. Few kills fall into the moments when a checkpoint is saved or an old one removed: with
 `--around-saves` each kill waits for such a moment. (The figures show how many it hits.)
 
-Everything that draws random numbers or keeps a state is on: every kind of dropout, LayerDrop, R-Drop, BPE-dropout,
-augmentation, the moving average of the weights, the cooldown, accumulated batches; `--plain` leaves out the
-regularisers. The text is a mixture of two corpora with weights and a tag, one of them read in pieces; or one corpus in
-memory or as a stream. With two processes, started by torchrun, a kill ends all processes at once, or only one of them.
-The exit status is 0 if all runs were equal to the unbroken one.
+Everything that draws random numbers or keeps a state is on: every kind of dropout, LayerDrop, R-Drop, guided alignment,
+BPE-dropout, augmentation, the moving average of the weights, the cooldown, accumulated batches; `--plain` leaves out
+the regularisers. The text is a mixture of two corpora with weights and a tag, one of them read in pieces; or one corpus
+in memory or as a stream. With two processes, started by torchrun, a kill ends all processes at once, or only one of
+them. The exit status is 0 if all runs were equal to the unbroken one.
 """
 
 import argparse
@@ -80,6 +80,7 @@ REGULARISED = {
     **{f"model.{side}_layerdrop": 0.3 for side in ("encoder", "decoder")},
     **{f"model.{name}_dropout": 0.1 for name in ("attention", "activation", "source_word", "target_word")},
     "training.r_drop_alpha": 5,
+    "training.guided_alignment": 0.3,
     "training.bpe_dropout": 0.1,
     "training.augmentation": "{upper: 0.1, typos: 0.2, noise: 0.1}",
     "training.gradient_accumulation_steps": 2,

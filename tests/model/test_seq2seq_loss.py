@@ -1,4 +1,4 @@
-"""The model's loss in training and evaluation, over accumulated batches, and with R-Drop."""
+"""The model's loss in training and evaluation, over accumulated batches, with R-Drop and guided alignment."""
 
 import pytest
 import torch
@@ -225,3 +225,59 @@ def test_r_drop_loss_without_real_tokens_is_zero(tiny_model, batch):
     loss = model(**batch, num_items_in_batch=9, return_logits=False).loss
     loss.backward()
     assert loss.item() == 0
+
+
+# ------------------------------------------------------------------------------------------------- guided alignment
+
+
+@pytest.fixture
+def alignment(batch):
+    """Random weights of the real tokens."""
+    generator = torch.Generator().manual_seed(4)
+    shape = (*batch["labels"].shape, batch["input_ids"].shape[1])
+    real = (batch["labels"] != -100)[:, :, None] * batch["attention_mask"][:, None]
+    return torch.rand(shape, generator=generator) * real
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_guided_alignment_adds_the_cross_entropy_of_attention(tiny_model, batch, alignment, implementation, layers):
+    model = tiny_model(attn_implementation=implementation, decoder_layers=layers, label_smoothing=0.1).train()
+    plain = model(**batch, output_attentions=True)
+    attention = plain.cross_attentions[-1][:, 0]
+    real = alignment > 0
+    expected = plain.loss - (alignment[real].double() * attention[real].double().log()).sum() / 8
+    expected_gradients = gradients(model, expected)
+    for options in ({}, {"return_logits": False}, {"output_attentions": True}):
+        output = model(**batch, alignment=alignment, **options)
+        torch.testing.assert_close(output.loss.double(), expected)
+        assert_same_gradients(gradients(model, output.loss), expected_gradients)
+    assert output.cross_attentions[-1].shape == plain.cross_attentions[-1].shape
+    accumulated = model(**batch, alignment=alignment, num_items_in_batch=32).loss
+    torch.testing.assert_close(accumulated.double(), expected * 8 / 32)
+    model.gradient_checkpointing_enable()
+    assert_same_gradients(gradients(model, model(**batch, alignment=alignment).loss), expected_gradients)
+
+
+def test_guided_alignment_is_the_mean_of_both_passes_of_r_drop(tiny_model, batch, alignment):
+    model = tiny_model(dropout=0.3, r_drop_alpha=5.0).train()
+
+    def output(**options):
+        torch.manual_seed(1)
+        return model(**batch, output_attentions=True, **options)
+
+    plain = output()
+    both = plain.cross_attentions[-1][:, 0].chunk(2)
+    real = alignment > 0
+    guided = -sum((alignment[real] * attention[real].log()).sum() for attention in both) / 2 / 8
+    assert (both[0] - both[1]).abs().max() > 1e-3
+    torch.testing.assert_close(output(alignment=alignment).loss, plain.loss + guided)
+
+
+def test_guided_alignment_with_dropped_weights_and_layers_is_finite(tiny_model, batch, alignment):
+    model = tiny_model(attention_dropout=0.5).train()
+    torch.manual_seed(1)
+    loss = model(**batch, alignment=alignment).loss
+    assert all(torch.isfinite(each).all() for each in gradients(model, loss).values())
+    model = tiny_model(decoder_layerdrop=0.999, decoder_layers=2).train()
+    assert model(**batch, alignment=alignment).loss == model(**batch).loss  # no layer is left

@@ -17,7 +17,7 @@ NEW = {
     "max_minutes",
     "max_tokens", "update_tokens", "noam_factor", "cooldown_steps", "average_last", "ema_decay",
     "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha",
-    "r_drop_start", "floors", "lora_rank",
+    "r_drop_start", "guided_alignment", "floors", "lora_rank",
 }  # fmt: skip
 _COOLDOWN = "cooldown_steps must be a share of the run from 0 to below 1, or a whole number of updates up to the "
 # Derived from other arguments, so they have no default of their own.
@@ -138,6 +138,7 @@ def test_invalid_arguments_are_rejected(make):
         ({"r_drop_alpha": float("inf")}, "r_drop_alpha must be .* not inf"),
         ({"r_drop_alpha": 1, "r_drop_start": -1}, "r_drop_start must be .* not -1"),
         ({"r_drop_alpha": 1, "r_drop_start": 9, "max_steps": 8}, "r_drop_start must be .* not 9"),
+        ({"guided_alignment": -0.1}, "guided_alignment must be at least 0 and finite, 0 for none, not -0.1"),
         ({"r_drop_start": 2}, "r_drop_start must be .* 0 without r_drop_alpha, not 2"),
         ({"fsdp": True}, "there is only one: start it with torchrun"),
         ({"ema_decay": 1.0}, r"ema_decay must be at least 0 \(for none\) and below 1, not 1.0"),

@@ -306,6 +306,38 @@ def test_r_drop_begins_after_r_drop_start_updates(make_trainer, make_model):
     assert losses(r_drop_alpha=2.0)[0][0] > without[0]
 
 
+def test_guided_alignment_teaches_attention_and_leaves_validation_alone(make_trainer, make_model):
+    source = [list(range(70, 76))[k % 6 :] + list(range(70, 76))[: k % 6] for k in range(24)]
+    text = Dataset.from_dict(
+        {"input_ids": [[*ids, 2] for ids in source], "labels": [[i + 20 for i in ids] + [2] for ids in source]}
+    )
+    options = {
+        "train_dataset": text,
+        "eval_dataset": text,
+        "eval_strategy": "steps",
+        "eval_steps": 120,
+        "max_steps": 120,
+        "noam_factor": 0.3,
+    }
+
+    def trained(**more):
+        trainer = make_trainer(make_model(dropout=0.0), **options, **more)
+        trainer.train()
+        batch = TranslationCollator()([text[0]])
+        with torch.no_grad():
+            attention = trainer.model.eval()(**batch, output_attentions=True).cross_attentions[-1][0, 0]
+        return trainer, attention[range(6), range(6)].mean().item()
+
+    (_, before), (guided, after) = trained(), trained(guided_alignment=1.0)
+    assert after > 0.9 > 0.5 > before
+    batch = TranslationCollator()(list(text))
+    with torch.no_grad():
+        alone = guided.model.eval()(**batch).loss.item()
+    assert logged(guided, "eval_loss")[-1] == pytest.approx(alone, rel=1e-5)
+    assert "alignment" in next(iter(guided.get_train_dataloader()))
+    assert "alignment" not in next(iter(guided.get_eval_dataloader()))
+
+
 def test_validation_takes_pairs_longer_than_a_training_batch(make_trainer):
     long = Dataset.from_dict({"input_ids": [[70] * 60 + [2]], "labels": [[71] * 70 + [2]]})
     assert math.isfinite(make_trainer().evaluate(long)["eval_loss"])
@@ -477,6 +509,7 @@ DECAYS = (
         *((epochs, "steps", 2, {**DROPPED, "augmentation": {"title": 0.4}}) for epochs in (0.5, 1.5)),
         (1, "steps", 1, {"ema_decay": 0.5, "cooldown_steps": 4}),
         (1, "steps", 2, {"r_drop_alpha": 2.0, "r_drop_start": 4}),
+        (1.5, "steps", 2, {**DROPPED, "guided_alignment": 0.5}),
         *((1, "no", 1, {"noam_factor": None, "learning_rate": 1e-2, **decay}) for decay, _ in DECAYS),
     ],
 )

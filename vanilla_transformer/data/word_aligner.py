@@ -11,7 +11,7 @@ where word 0 stands for no word. Both directions are learned, and their alignmen
 
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -97,6 +97,51 @@ def _prior(m: int, n: int) -> np.ndarray:
     return np.concatenate([np.full((n, 1), NO_WORD), (1 - NO_WORD) * near / near.sum(axis=1, keepdims=True)], axis=1)
 
 
+class Learned(NamedTuple):
+    """What EM has learned from pairs of sentences of numbered words, in one direction.
+
+    Attributes:
+        kinds: (kinds,) the pairs of words that occur, in order: the source word (0: none) times the number of target
+            words, plus the target word.
+        t: (kinds,) t(target | source) of each.
+        kind: (cells,) the place in `kinds` of each target word with no word, and with each source word of its sentence.
+        prior: (cells,) p(i | j).
+    """
+
+    kinds: np.ndarray
+    t: np.ndarray
+    kind: np.ndarray
+    prior: np.ndarray
+
+
+def learn(pairs: Sequence[tuple[np.ndarray, np.ndarray]], target_words: int, *, iterations: int = 5) -> Learned:
+    """EM in one direction.
+
+    Args:
+        pairs: The words of each source, numbered from 1, and of each target, numbered from 0; no side is empty.
+        target_words: How many different target words there are.
+        iterations: Rounds of EM.
+    """
+    shapes = {(len(source), len(target)) for source, target in pairs}
+    priors = {shape: _prior(*shape).ravel() for shape in shapes}
+    cells = [np.add.outer(target, np.append(0, source) * target_words).ravel() for source, target in pairs]
+    prior = np.concatenate([priors[len(source), len(target)] for source, target in pairs])
+    widths = np.concatenate([np.full(len(target), len(source) + 1) for source, target in pairs])
+    starts = np.append(0, np.cumsum(widths)[:-1])  # by target word
+    kinds, kind = np.unique(np.concatenate(cells), return_inverse=True)
+    source_of_kind = kinds // target_words
+    # The first round has only the prior.
+    t = np.ones(len(kinds))
+    for _ in range(iterations):
+        p = t[kind] * prior
+        p /= np.repeat(np.add.reduceat(p, starts), widths)
+        counts = np.bincount(kind, p)
+        totals = np.bincount(source_of_kind, counts) + CONCENTRATION * np.bincount(source_of_kind)
+        digamma = [torch.digamma(torch.from_numpy(x)).numpy() for x in (counts + CONCENTRATION, totals)]
+        t = np.exp(digamma[0] - digamma[1][source_of_kind])
+    return Learned(kinds, t, kind, prior)
+
+
 def _one_direction(sources, targets, iterations: int) -> list[Links]:
     """For every target word, the source word that it most likely comes from."""
     source_words, target_words = {"": 0}, {}
@@ -105,26 +150,8 @@ def _one_direction(sources, targets, iterations: int) -> list[Links]:
     found: list[Links] = [set() for _ in pairs]
     if not used:
         return found
-    # One cell per target word and per source word (or none) of its sentence; all sentences one after another.
-    shapes = {(len(pairs[i][0]), len(pairs[i][1])) for i in used}
-    priors = {shape: _prior(*shape).ravel() for shape in shapes}
-    cells = [np.add.outer(pairs[i][1], np.append(0, pairs[i][0]) * len(target_words)).ravel() for i in used]
-    prior = np.concatenate([priors[len(pairs[i][0]), len(pairs[i][1])] for i in used])
-    widths = np.concatenate([np.full(len(pairs[i][1]), len(pairs[i][0]) + 1) for i in used])
-    starts = np.append(0, np.cumsum(widths)[:-1])  # by target word
-    kinds, kind = np.unique(np.concatenate(cells), return_inverse=True)  # pairs of words, and which of them a cell has
-    source_of_kind = kinds // len(target_words)
-    # The first round has only the prior.
-    t = np.ones(len(kinds))
-    for _ in range(iterations):
-        p = t[kind] * prior
-        p /= np.repeat(np.add.reduceat(p, starts), widths)
-        counts = np.bincount(kind, p)
-        totals = np.bincount(source_of_kind, counts, minlength=len(source_words))
-        totals = totals + CONCENTRATION * np.bincount(source_of_kind, minlength=len(source_words))
-        digamma = [torch.digamma(torch.from_numpy(x)).numpy() for x in (counts + CONCENTRATION, totals)]
-        t = np.exp(digamma[0] - digamma[1][source_of_kind])
-    p, at = t[kind] * prior, 0
+    learned = learn([pairs[i] for i in used], len(target_words), iterations=iterations)
+    p, at = learned.t[learned.kind] * learned.prior, 0
     for i in used:
         source, target = pairs[i]
         size = (len(source) + 1) * len(target)

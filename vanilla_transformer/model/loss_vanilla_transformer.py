@@ -1,6 +1,7 @@
 """The label-smoothed loss of section 5.4, joined with the projection to the vocabulary and computed piece by piece.
 
-Also R-Drop, which adds the divergence between two passes of the same pairs with different dropout.
+Also R-Drop, which adds the divergence between two passes of the same pairs with different dropout, and guided
+alignment, which adds the divergence of the attention from a given one.
 """
 
 import math
@@ -64,6 +65,24 @@ def cross_entropy(
     divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1)  # KL(p || q) + KL(q || p) of each token
     weights = r_drop_alpha / 4 * (labels.chunk(2)[0] != -100)  # not a factor of the sum: torch.func makes it float64
     return loss / 2 + (weights * divergence).sum()
+
+
+def guided_alignment_loss(weights: torch.Tensor, alignment: torch.Tensor) -> torch.Tensor:
+    """The cross-entropy of attention against a given alignment A, summed over tokens, in nats.
+
+        loss = - sum_ji A_ji log a_ji
+
+    It is added to the loss of the tokens (Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine
+    Translation", equation 7, whose weight is part of A here). As in Garg et al. 2019 (https://arxiv.org/abs/1909.02074)
+    one head learns it.
+
+    Args:
+        weights: (passes * batch, heads, target, source) the attention; the first head's is a. The loss is the mean of
+            the passes (R-Drop has two). Weights of 0, as attention dropout makes, do not count.
+        alignment: (batch, target, source) A, for each token of the target from the one that it is predicted to be.
+    """
+    a = weights[:, 0].float().unflatten(0, (-1, len(alignment)))  # (passes, batch, target, source)
+    return -(alignment * a.masked_fill(a == 0, 1).log()).sum() / len(a)
 
 
 def linear_cross_entropy(

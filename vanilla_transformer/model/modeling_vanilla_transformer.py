@@ -38,7 +38,7 @@ from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .dropout_vanilla_transformer import add_dropout, dropout, word_dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config
 from .linear_vanilla_transformer import is_hooked, is_its_weights, projected
-from .loss_vanilla_transformer import cross_entropy, linear_cross_entropy, twice
+from .loss_vanilla_transformer import cross_entropy, guided_alignment_loss, linear_cross_entropy, twice
 from .masks_vanilla_transformer import additive_mask, causal_mask, is_better_plain, padding_mask, without_cudnn
 from .weights_vanilla_transformer import SafetensorsOnly
 
@@ -268,15 +268,20 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
         encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
         encoder_attention_mask: torch.Tensor | None = None,
         past_key_values: Cache | None = None,
+        cross_weights: list[torch.Tensor] | None = None,  # gets the weights (batch, heads, target, source)
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
         def self_attention(states):
             return self.self_attn(states, attention_mask=attention_mask, past_key_values=past_key_values, **kwargs)[0]
 
         def encoder_attention(states):
-            return self.encoder_attn(
-                states, encoder_hidden_states, encoder_attention_mask, past_key_values=past_key_values, **kwargs
-            )[0]
+            asked = {} if cross_weights is None else {"output_attentions": True}
+            output, weights = self.encoder_attn(
+                states, encoder_hidden_states, encoder_attention_mask, past_key_values=past_key_values, **kwargs | asked
+            )
+            if cross_weights is not None:
+                cross_weights.append(weights)
+            return output
 
         hidden_states = self.residual(hidden_states, self_attention, self.self_attn_layer_norm)
         if encoder_hidden_states is not None:
@@ -457,6 +462,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         position_ids: torch.LongTensor | None = None,
+        cross_weights: list[torch.Tensor] | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """Decodes a batch of targets; each position sees only itself and those before it.
@@ -470,6 +476,8 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             inputs_embeds: (batch, target, d_model) instead of `input_ids`.
             use_cache: Whether to return `past_key_values`.
             position_ids: (batch or 1, target or 1) positions of the targets; None: they follow those cached.
+            cross_weights: A list to which the last layer's attention on the encoder is added: its weights (batch,
+                heads, target, source).
 
         Returns:
             `last_hidden_state` of shape (batch, target, d_model) and `past_key_values`.
@@ -491,13 +499,15 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         past_length = 0 if self_cache is None else self_cache.get_seq_length()
         hidden_states = self.embed(embeddings, past_length, position_ids)
         # With a cache, which must have keys and values of every layer, no layer is skipped.
-        for layer in self.layers if past_key_values is not None else self.layers_of_this_pass():
+        layers = self.layers if past_key_values is not None else self.layers_of_this_pass()
+        for number, layer in enumerate(layers, start=1):
             hidden_states = layer(
                 hidden_states,
                 mask,
                 encoder_hidden_states,  # by position: gradient checkpointing watches positional arguments only
                 encoder_attention_mask=encoder_mask,
                 past_key_values=past_key_values,
+                cross_weights=cross_weights if number == len(layers) else None,
                 **kwargs,
             )
         return BaseModelOutputWithPastAndCrossAttentions(
@@ -559,6 +569,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         decoder_position_ids: torch.LongTensor | None = None,
+        cross_weights: list[torch.Tensor] | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
         """Encodes the source (unless `encoder_outputs` are given) and decodes the target.
@@ -575,6 +586,8 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             decoder_inputs_embeds: (batch, target, d_model) instead of `decoder_input_ids`.
             use_cache: Whether to return `past_key_values`.
             decoder_position_ids: (batch or 1, target or 1) positions of the target; None: they follow those cached.
+            cross_weights: A list to which the decoder's last layer adds its attention on the encoder: its weights
+                (batch, heads, target, source).
 
         Returns:
             `last_hidden_state` (batch, target, d_model), `encoder_last_hidden_state` (batch, source, d_model), and
@@ -601,6 +614,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             position_ids=decoder_position_ids,
+            cross_weights=cross_weights,
             return_dict=True,
             **kwargs,
         )
@@ -650,6 +664,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         use_cache: bool | None = None,
         num_items_in_batch: int | torch.Tensor | None = None,
         return_logits: bool = True,
+        alignment: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqLMOutput:
         """Scores every next token of the target; with `labels`, also computes the loss.
@@ -666,10 +681,13 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             return_logits: False, with `labels`: `logits` is None, and the loss, which is the same, takes less time and
                 memory. [`VanillaTransformerTrainer`] trains and validates this way. It has first derivatives only, and
                 torch.func has no rules for it.
+            alignment: (batch, target, source), with `labels`: how much the first head of the decoder's last layer
+                should attend to each source token (guided alignment, see `guided_alignment_loss`), weights from 0.
 
         Returns:
             `loss`, a scalar: in training mode label-smoothed by `config.label_smoothing` (section 5.4), in evaluation
-            mode the plain negative log-likelihood in nats per token, whose exponential is the perplexity.
+            mode the plain negative log-likelihood in nats per token, whose exponential is the perplexity. With
+            `alignment`, in either mode, the loss of that is added.
             `logits` (batch, target, vocab_size).
 
             With `labels`, in training mode and with `config.r_drop_alpha` each pair passes twice: the loss is that of
@@ -704,7 +722,8 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             num_items_in_batch = (labels != -100).sum()
         if labels is not None and self.training and self.config.r_drop_alpha:
             inputs, labels = twice(inputs, batch=len(labels)), torch.cat((labels, labels))
-        outputs = self.model(**inputs, use_cache=use_cache, return_dict=True)
+        cross_weights = [] if labels is not None and alignment is not None else None
+        outputs = self.model(**inputs, use_cache=use_cache, cross_weights=cross_weights, return_dict=True)
         loss = logits = None
         without_logits = labels is not None and not return_logits
         if without_logits and not is_recorded():
@@ -712,6 +731,8 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         else:
             logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
             loss = None if labels is None else self._loss(logits, labels)
+        if cross_weights:  # there are none if LayerDrop skipped every layer
+            loss = loss + guided_alignment_loss(cross_weights[-1], alignment)
         return Seq2SeqLMOutput(
             loss=None if loss is None else loss / num_items_in_batch,
             logits=None if without_logits else logits,

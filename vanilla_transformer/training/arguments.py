@@ -148,6 +148,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             `eval_loss`, which is never regularised.
         r_drop_start: Updates before R-Drop begins. Up to then each pair passes once, in half the time: a model that
             has hardly begun to learn does not overfit yet. 0: from the first update on, as in its paper.
+        guided_alignment: Weight of guided alignment (Chen et al. 2016; Garg et al. 2019, https://arxiv.org/abs/1909.02074):
+            a word aligner learns from the first pairs of the training text which tokens translate each other, and one
+            head of the decoder's last layer learns to attend to them, see `guided_alignment_loss`. 0: off. Models need
+            fewer updates with it. The log's `loss` then includes it: compare runs by `eval_loss`, which does not.
         floors: BLEU by name of a test set, `{old: 38.5}`: these sets too are translated in every evaluation, and a
             checkpoint that scores less on one of them is neither the best nor the model of the run. {} for none.
         lora_rank: Train only low-rank adapters of this rank on the projections of queries and values (LoRA, Hu et al.
@@ -175,6 +179,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     bpe_dropout: float = field(default=0.0, metadata={"help": "probability of each merge of BPE to be left out"})
     r_drop_alpha: float = field(default=0.0, metadata={"help": "weight of R-Drop; 0 turns it off"})
     r_drop_start: int = field(default=0, metadata={"help": "updates before R-Drop begins"})
+    guided_alignment: float = field(default=0.0, metadata={"help": "weight of guided alignment; 0 turns it off"})
     floors: dict[str, float] = field(default_factory=dict, metadata={"help": "least BLEU on test sets"})
     lora_rank: int = field(default=0, metadata={"help": "rank of LoRA adapters; 0 trains everything"})
 
@@ -251,6 +256,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(f"bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}; 0 turns it off.")
         if not 0 <= self.r_drop_alpha < math.inf:
             raise ValueError(f"r_drop_alpha must be at least 0 and finite, 0 for no R-Drop, not {self.r_drop_alpha}.")
+        if not 0 <= self.guided_alignment < math.inf:
+            raise ValueError(
+                f"guided_alignment must be at least 0 and finite, 0 for none, not {self.guided_alignment}."
+            )
         if not 0 <= self.r_drop_start <= (self.max_steps if self.r_drop_alpha else 0):
             raise ValueError(
                 "r_drop_start must be at least 0, at most max_steps, and 0 without r_drop_alpha, not "

@@ -22,8 +22,9 @@ from transformers.trainer_utils import get_last_checkpoint
 from ..data.augmentation import Augmentation
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
-from ..data.context import texts_in_context
+from ..data.context import SEPARATOR, texts_in_context
 from ..data.encoding import PairLimits
+from ..data.guided_alignment import GuidedAlignment
 from ..data.languages import target_languages
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
 from ..data.subword_dropout import BPEDropout
@@ -131,6 +132,12 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                     f"{len(train_dataset)} pairs make {len(self.train_batches)} batches of at most {args.max_tokens} "
                     f"tokens, too few for {args.world_size} processes: lower max_tokens, or start fewer processes."
                 )
+        # Only for training: the loss of validation is that of the tokens alone.
+        self.guided_collator = None
+        if args.guided_alignment and train_dataset is not None:
+            self.guided_collator = TranslationCollator(self._guide())
+            if self.stream is not None:
+                self.stream.collate = self.guided_collator
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
         self.add_callback(PresentIntervals())
@@ -161,11 +168,21 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             return DataLoader(self.stream, batch_size=None, pin_memory=self.args.dataloader_pin_memory, generator=own)
         if self.train_batches is None:
             raise ValueError("Training needs a train_dataset.")
+        collator = self.guided_collator or self.data_collator
         if not self.rewriters:
-            return self._loader(self.train_dataset, self.train_batches)
+            return self._loader(self.train_dataset, self.train_batches, collator)
         order = (self.args.order_seed, self.args.process_index, self.args.world_size)
         batches = RewrittenBatches(self.train_batches, self.train_dataset, self.rewriters, *order)
-        return self._loader(GivenPairs(len(self.train_dataset)), batches)
+        return self._loader(GivenPairs(len(self.train_dataset)), batches, collator)
+
+    def _guide(self) -> GuidedAlignment:
+        """Learned by each process for itself, from the same pairs."""
+        added = {} if self.processing_class is None else self.processing_class.get_added_vocab()
+        if self.stream is not None:
+            pairs = self.stream.first_pairs()
+        else:
+            pairs = ((row["input_ids"], row["labels"]) for row in self.train_dataset)
+        return GuidedAlignment(pairs, self.args.guided_alignment, added.get(SEPARATOR))
 
     def _make_rewriters(self, limits: PairLimits | None, lexicon: TermLexicon | None) -> list[Rewriter]:
         terms, dropout = self.args.augmentation.get(TERMS), self.args.bpe_dropout
@@ -195,13 +212,18 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             raise ValueError("Evaluation needs an eval_dataset.")
         longest = max(map(len, (*dataset["input_ids"], *dataset["labels"])))
         batches = _token_batches(dataset, max(self.args.max_tokens, longest), seed=0, shuffle=False)
-        return self._loader(dataset, batches)
+        return self._loader(dataset, batches, self.data_collator)
 
-    def _loader(self, dataset: Dataset | GivenPairs, batches: TokenBatchSampler | RewrittenBatches) -> DataLoader:
+    def _loader(
+        self,
+        dataset: Dataset | GivenPairs,
+        batches: TokenBatchSampler | RewrittenBatches,
+        collator: TranslationCollator,
+    ) -> DataLoader:
         loader = DataLoader(
             dataset,
             batch_sampler=batches,
-            collate_fn=self.data_collator,
+            collate_fn=collator,
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
             worker_init_fn=_begin_worker if self.args.dataloader_num_workers else None,
