@@ -46,6 +46,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.data.corpora": ("Corpus", "PairStream", "TextCorpus"),
     "vanilla_transformer.data.encoding": ("PairLimits",),
     "vanilla_transformer.data.forms": ("Form", "texts_in_form"),
+    "vanilla_transformer.data.guided_alignment": ("GuidedAlignment",),
     "vanilla_transformer.data.languages": ("language_tag", "target_languages", "towards", "tempered"),
     "vanilla_transformer.data.mixture": ("CorpusSettings", "Mixture", "open_mixture"),
     "vanilla_transformer.data.subword_dropout": ("BPEDropout",),

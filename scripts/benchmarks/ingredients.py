@@ -25,7 +25,9 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.data.batching import TokenBatchSampler
 from vanilla_transformer.data.encoding import encode_pairs
+from vanilla_transformer.data.guided_alignment import GuidedAlignment
 from vanilla_transformer.data.subword_dropout import BPEDropout
+from vanilla_transformer.environment import has_bfloat16
 from vanilla_transformer.files import text_lines
 from vanilla_transformer.run.recipe import load_recipe
 
@@ -41,23 +43,25 @@ INGREDIENTS = {
     "moving average of the weights": {"ema": 0.999},
     "BPE-dropout 0.1": {"bpe_dropout": 0.1},
     "R-Drop": {"r_drop_alpha": 5.0},
+    "guided alignment": {"guide": 0.1},
 }
 
 
-def stepping(choices: dict, vocab_size: int) -> Callable[[list[dict], int], None]:
+def stepping(choices: dict, vocab_size: int, guide: GuidedAlignment) -> Callable[[list[dict], int], None]:
     """A training step with an ingredient, as a function of a batch's pairs and its number."""
     torch.manual_seed(0)
-    fields = {name: value for name, value in choices.items() if name not in ("ema", "bpe_dropout")}
+    fields = {name: value for name, value in choices.items() if name not in ("ema", "bpe_dropout", "guide")}
     config = VanillaTransformerConfig(
         **{**load_recipe("multi30k_en_de").model, "vocab_size": vocab_size, "label_smoothing": 0.1, **fields}
     )
     model = VanillaTransformerForConditionalGeneration(config).train()
-    optimizer, collate = torch.optim.AdamW(model.parameters(), lr=1e-4), TranslationCollator()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    collate = TranslationCollator(guide if "guide" in choices else None)
     averaged = [parameter.detach().clone() for parameter in model.parameters()]
     average = get_ema_multi_avg_fn(choices["ema"]) if "ema" in choices else None
 
     def step(pairs: list[dict], number: int) -> None:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_bfloat16(True)):
             loss = model(**collate(pairs), return_logits=False).loss
         loss.backward()
         optimizer.step()
@@ -85,7 +89,8 @@ def main() -> None:
     bpe_dropout = BPEDropout(tokenizer, 0.1)
     warm = [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
     bpe_dropout(warm, (1,))  # one pass fills its cache of words
-    steps = {name: stepping(choices, len(tokenizer)) for name, choices in INGREDIENTS.items()}
+    guide = GuidedAlignment(zip(sources, targets, strict=True), weight=INGREDIENTS["guided alignment"]["guide"])
+    steps = {name: stepping(choices, len(tokenizer), guide) for name, choices in INGREDIENTS.items()}
     lengths = [len(source) for source in sources], [len(target) for target in targets]
     sampler = TokenBatchSampler(*lengths, MAX_TOKENS)
     batches = [[warm[i] for i in batch] for batch in islice(sampler, WARM_UP + arguments.rounds)]

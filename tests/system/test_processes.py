@@ -36,8 +36,8 @@ PREPARED = ("--data.train", "{prepared: prepared}")
 WITH_TERMS = ("--data.train", "{prepared: with_terms}")
 SHARDED = ("--training.fsdp", "true")
 DROPPED = ("--training.bpe_dropout", "0.1")
-REGULARISED = ("--training.r_drop_alpha=5", "--training.r_drop_start=5", "--model.source_word_dropout=0.1",
-               "--model.target_word_dropout=0.1")  # fmt: skip
+REGULARISED = ("--training.r_drop_alpha=5", "--training.r_drop_start=5", "--training.guided_alignment=0.1",
+               "--model.source_word_dropout=0.1", "--model.target_word_dropout=0.1")  # fmt: skip
 # Each process skips its own layers, which does not work where layers are sharded.
 SKIPPING = ("--model.encoder_layers=3", "--model.encoder_layerdrop=0.4", "--model.decoder_layerdrop=0.4")
 EMA = ("--training.ema_decay", "0.9", "--training.cooldown_steps", "20")  # runs are stopped during the cooldown
