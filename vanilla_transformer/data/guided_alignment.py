@@ -116,7 +116,7 @@ class GuidedAlignment:
         known = self._known(source)[:, None, :] & self._known(target)[:, :, None]
         keys = source[:, None, :] * self._tokens + target[:, :, None]
         at = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
-        return np.where(known & (self._keys[at] == keys), self._t[:, at], np.float32(0))
+        return self._t[:, at] * (known & (self._keys[at] == keys))
 
     def _of_none(self, direction: int, ids: np.ndarray) -> np.ndarray:
         return np.where(self._known(ids), self._alone[direction][ids * self._known(ids)], 0)
