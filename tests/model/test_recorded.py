@@ -27,7 +27,9 @@ def test_training_compiles_to_one_graph(batch, backend, dropped):
     every = dict.fromkeys((*DROPOUTS, "r_drop_alpha"), dropped)
     model = build(TRANSLATOR, label_smoothing=0.1, encoder_layers=1, decoder_layers=1, **every).train()
     compiled = torch.compile(copy.deepcopy(model), backend=backend, fullgraph=True)
-    for options in ({}, {"num_items_in_batch": torch.tensor(8), "return_logits": False}):
+    alignment = torch.full((*batch["labels"].shape, batch["input_ids"].shape[1]), 0.1)
+    without_logits = {"num_items_in_batch": torch.tensor(8), "return_logits": False}
+    for options in ({}, without_logits, {**without_logits, "alignment": alignment}):
         found = []
         for each in (compiled, model):
             each.zero_grad()

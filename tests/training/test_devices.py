@@ -4,6 +4,7 @@ Tensors on the meta device have shapes but no values: code that runs there never
 device other than the CPU. On a CPU every read is counted, with its place. The last tests need a GPU.
 """
 
+import itertools
 import traceback
 import warnings
 from collections import Counter
@@ -54,9 +55,10 @@ def test_training_step_reads_no_tensor_values(make_model, options, output_bias):
         "attention_mask": torch.ones(4, 7, dtype=torch.long, device="meta"),
         "labels": torch.ones(4, 9, dtype=torch.long, device="meta"),
     }
-    for without_logits in (False, True):
+    alignment = torch.ones(4, 9, 7, device="meta")
+    for without_logits, guide in itertools.product((False, True), (None, alignment)):
         model.zero_grad()
-        model(**batch, return_logits=not without_logits).loss.backward()
+        model(**batch, alignment=guide, return_logits=not without_logits).loss.backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
 
 
@@ -136,9 +138,10 @@ def test_kernels_chosen_by_the_user_are_kept(chosen):
 ON_CPU = {"check_source_mask", "_softmax_", "_loss_without_logits"}
 
 
-@pytest.mark.parametrize("batches", [1, 2])
-def test_update_waits_for_the_device_once(make_trainer, batches):
-    trainer = make_trainer(logging_steps=100, max_steps=8, gradient_accumulation_steps=batches, max_grad_norm=1.0)
+@pytest.mark.parametrize(("batches", "more"), [(1, {}), (2, {}), (1, {"guided_alignment": 0.1})])
+def test_update_waits_for_the_device_once(make_trainer, batches, more):
+    options = {"logging_steps": 100, "max_steps": 8, "gradient_accumulation_steps": batches, "max_grad_norm": 1.0}
+    trainer = make_trainer(**options, **more)
     with Looks() as looks:
         trainer.train()
     rest = {name: count for name, count in looks.found.items() if name not in ON_CPU}
@@ -185,7 +188,8 @@ def test_gpu_loss_and_gradients_match_cpu(make_model, attention, without_logits)
     found = {}
     for device in ("cpu", "cuda"):
         model = make_model(attn_implementation=attention, label_smoothing=0.1, dropout=0.0).train().to(device)
-        loss = model(**a_batch(device), return_logits=not without_logits).loss
+        alignment = torch.full((4, 10, 9), 0.01, device=device)
+        loss = model(**a_batch(device), alignment=alignment, return_logits=not without_logits).loss
         loss.backward()
         found[device] = [loss.detach().cpu(), *(parameter.grad.cpu() for parameter in model.parameters())]
     torch.testing.assert_close(found["cuda"], found["cpu"], rtol=1e-4, atol=1e-5)
@@ -197,6 +201,7 @@ def test_gpu_loss_and_gradients_match_cpu(make_model, attention, without_logits)
 def test_torch_reports_no_sync_in_training_step(make_model, options, bf16):
     """Every synchronization that torch knows of is an error here, also inside its own functions."""
     model, batch = make_model(label_smoothing=0.1, **options).train().to("cuda"), a_batch("cuda")
+    batch["alignment"] = torch.ones(4, 10, 9, device="cuda")
     for return_logits in (True, False):
         for mode in ("default", "error"):  # the first step may wait while it sets things up
             torch.cuda.set_sync_debug_mode(mode)
