@@ -47,6 +47,12 @@ def learned(pairs):
     return t
 
 
+def aligned(guide, pairs) -> np.ndarray:
+    """The alignment of the pairs in one batch."""
+    batch = TranslationCollator()([{"input_ids": source, "labels": target} for source, target in pairs])
+    return guide(batch["input_ids"], batch["attention_mask"], batch["labels"]).numpy()
+
+
 def test_links_are_those_of_both_directions_by_the_formula():
     rng = np.random.default_rng(3)
     pairs = []
@@ -62,14 +68,15 @@ def test_links_are_those_of_both_directions_by_the_formula():
         for j, i in np.ndindex(len(target), len(source)):
             row[j, i] = 0.3 * there[j + 1, i + 1] * back[i + 1, j + 1]
     guide = GuidedAlignment(iter(pairs), weight=0.3)
-    found = guide(*zip(*batch, strict=True))
+    found = aligned(guide, batch)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=2e-4)  # the smallest probabilities are left out
     assert 0.1 < found.sum(axis=2).max() <= 0.3
     # A pair has the same alignment in any batch.
     for row, (source, target) in zip(found, batch, strict=True):
-        [alone] = guide([source], [target])
+        [alone] = aligned(guide, [(source, target)])
         np.testing.assert_allclose(row[: len(target), : len(source)], alone, atol=1e-6)
+        assert row.sum() == pytest.approx(alone.sum())
 
 
 def test_tokens_of_translations_are_linked():
@@ -80,39 +87,44 @@ def test_tokens_of_translations_are_linked():
     guide = GuidedAlignment(zip(*ids, strict=True), weight=1.0)
     texts = ("The old dog sleeps in the park.", "Der alte Hund schläft im Park.")
     source, target = (tokenizer(text).input_ids for text in texts)
-    [links] = guide([source], [target])
+    [links] = aligned(guide, [(source, target)])
     words = [tokenizer.convert_ids_to_tokens(ids) for ids in (source, target)]
     for pair in (("Ġdog", "ĠHund"), ("Ġold", "Ġalte"), ("</s>", "</s>")):
         i, j = (side.index(word) for side, word in zip(words, pair, strict=True))
         assert links[j].argmax() == i
         assert links[j, i] > 0.5
-    batch = TranslationCollator(guide)([{"input_ids": source, "labels": target}] * 2)
-    assert batch["alignment"].tolist() == [links.tolist()] * 2
-    assert TranslationCollator()([{"input_ids": source, "labels": target}]).keys() == batch.keys() - {"alignment"}
 
 
 def test_context_and_unknown_tokens_have_no_links():
     pairs = [([5 + k, 6 + k, 2], [25 + k, 26 + k, 2]) for k in range(8)] * 3
     guide = GuidedAlignment(pairs, weight=1.0, separator=4)
     source, target = pairs[0]
-    [plain] = guide([source], [target])
+    [plain] = aligned(guide, pairs[:1])
     assert plain.trace() > 1.5
     context = [7, 2, 8, 4, 9, 4]
-    [found, beside] = guide([[*context, *source], source], [target, target])
+    in_context = [*context, *source]
+    [found, beside] = aligned(guide, [(in_context, target), (source, target)])
     np.testing.assert_array_equal(found[:, len(context) :], plain)
     np.testing.assert_array_equal(beside[:, : len(source)], plain)
     assert found[:, : len(context)].sum() == beside[:, len(source) :].sum() == 0
+    with_contexts = GuidedAlignment([(in_context, target), *pairs[1:]], weight=1.0, separator=4)
+    np.testing.assert_array_equal(aligned(with_contexts, pairs[:1])[0], plain)
     for strange in (3, 24, 1_000_000):  # an id that never occurred, between and beyond those that did
-        [found] = guide([[strange, *source]], [[*target[:-1], strange, 2]])
+        [found] = aligned(guide, [([strange, *source], [*target[:-1], strange, 2])])
         assert np.isfinite(found).all()
         assert found[:, 0].sum() == found[-2].sum() == 0
 
 
 def test_only_the_first_pairs_are_read_and_long_ones_are_skipped(monkeypatch):
-    long, short = ([5] * 101, [6, 2]), ([7, 2], [8, 2])
-    with pytest.raises(ValueError, match=r"no pair has at most 100 tokens on either side\. Set it to 0"):
+    long, short = ([5] * 501, [6, 2]), ([7, 2], [8, 2])
+    with pytest.raises(ValueError, match=r"no pair has at most 500 tokens on either side\. Set it to 0"):
         GuidedAlignment([long, ([], [2])], weight=1.0)
     monkeypatch.setattr("vanilla_transformer.data.guided_alignment.MOST_CELLS", 8)
     rest = iter([long, short, short, short, short])
     GuidedAlignment(rest, weight=1.0)
     assert len(list(rest)) == 2
+
+
+def test_one_long_pair_gives_no_links_but_numbers():
+    pair = list(range(5, 95)), list(range(100, 190))  # every word might be a translation of every other
+    assert np.isfinite(aligned(GuidedAlignment([pair], weight=1.0), [pair])).all()

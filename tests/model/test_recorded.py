@@ -27,7 +27,7 @@ def test_training_compiles_to_one_graph(batch, backend, dropped):
     every = dict.fromkeys((*DROPOUTS, "r_drop_alpha"), dropped)
     model = build(TRANSLATOR, label_smoothing=0.1, encoder_layers=1, decoder_layers=1, **every).train()
     compiled = torch.compile(copy.deepcopy(model), backend=backend, fullgraph=True)
-    alignment = torch.full((*batch["labels"].shape, batch["input_ids"].shape[1]), 0.1)
+    alignment = 0.1 * (batch["labels"] != -100)[:, :, None] * batch["attention_mask"][:, None]
     without_logits = {"num_items_in_batch": torch.tensor(8), "return_logits": False}
     for options in ({}, without_logits, {**without_logits, "alignment": alignment}):
         found = []

@@ -139,6 +139,7 @@ def test_invalid_arguments_are_rejected(make):
         ({"r_drop_alpha": 1, "r_drop_start": -1}, "r_drop_start must be .* not -1"),
         ({"r_drop_alpha": 1, "r_drop_start": 9, "max_steps": 8}, "r_drop_start must be .* not 9"),
         ({"guided_alignment": -0.1}, "guided_alignment must be at least 0 and finite, 0 for none, not -0.1"),
+        ({"guided_alignment": float("inf")}, "guided_alignment must be .* not inf"),
         ({"r_drop_start": 2}, "r_drop_start must be .* 0 without r_drop_alpha, not 2"),
         ({"fsdp": True}, "there is only one: start it with torchrun"),
         ({"ema_decay": 1.0}, r"ema_decay must be at least 0 \(for none\) and below 1, not 1.0"),

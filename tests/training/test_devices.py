@@ -134,8 +134,8 @@ def test_kernels_chosen_by_the_user_are_kept(chosen):
         assert torch.backends.cuda.cudnn_sdp_enabled() == (SDPBackend.CUDNN_ATTENTION in chosen)
 
 
-# Functions that read values only on a CPU.
-ON_CPU = {"check_source_mask", "_softmax_", "_loss_without_logits"}
+# Functions that read values only on a CPU, or whose tensors are always there.
+ON_CPU = {"check_source_mask", "_softmax_", "_loss_without_logits", "_digamma"}
 
 
 @pytest.mark.parametrize(("batches", "more"), [(1, {}), (2, {}), (1, {"guided_alignment": 0.1})])
@@ -171,13 +171,14 @@ def test_search_step_waits_only_for_its_results(make_model, options, looks_a_ste
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
-def a_batch(device):
-    """Four sources of 3 to 9 tokens and targets of 4 to 10, padded."""
+def a_batch(device, guided=False):
+    """Four sources of 3 to 9 tokens and targets of 4 to 10, padded; if guided, each token aligned with every other."""
     generator = torch.Generator().manual_seed(3)
     ids, labels = (torch.randint(70, 90, (4, length), generator=generator) for length in (9, 10))
     mask = torch.arange(9) < torch.tensor([[9], [3], [6], [5]])
     labels = labels.masked_fill(torch.arange(10) >= torch.tensor([[4], [10], [7], [5]]), -100)
     batch = {"input_ids": ids.masked_fill(~mask, 1), "attention_mask": mask.long(), "labels": labels}
+    batch |= {"alignment": 0.01 * mask[:, None] * (labels != -100)[..., None]} if guided else {}
     return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
@@ -188,8 +189,7 @@ def test_gpu_loss_and_gradients_match_cpu(make_model, attention, without_logits)
     found = {}
     for device in ("cpu", "cuda"):
         model = make_model(attn_implementation=attention, label_smoothing=0.1, dropout=0.0).train().to(device)
-        alignment = torch.full((4, 10, 9), 0.01, device=device)
-        loss = model(**a_batch(device), alignment=alignment, return_logits=not without_logits).loss
+        loss = model(**a_batch(device, guided=True), return_logits=not without_logits).loss
         loss.backward()
         found[device] = [loss.detach().cpu(), *(parameter.grad.cpu() for parameter in model.parameters())]
     torch.testing.assert_close(found["cuda"], found["cpu"], rtol=1e-4, atol=1e-5)
@@ -200,8 +200,7 @@ def test_gpu_loss_and_gradients_match_cpu(make_model, attention, without_logits)
 @pytest.mark.parametrize("bf16", [False, True])
 def test_torch_reports_no_sync_in_training_step(make_model, options, bf16):
     """Every synchronization that torch knows of is an error here, also inside its own functions."""
-    model, batch = make_model(label_smoothing=0.1, **options).train().to("cuda"), a_batch("cuda")
-    batch["alignment"] = torch.ones(4, 10, 9, device="cuda")
+    model, batch = make_model(label_smoothing=0.1, **options).train().to("cuda"), a_batch("cuda", guided=True)
     for return_logits in (True, False):
         for mode in ("default", "error"):  # the first step may wait while it sets things up
             torch.cuda.set_sync_debug_mode(mode)

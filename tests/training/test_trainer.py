@@ -8,8 +8,10 @@ import torch
 from datasets import Dataset
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
+from vanilla_transformer.data.batch_stream import TokenBatchStream
 from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
 from vanilla_transformer.data.languages import towards
+from vanilla_transformer.data.mixture import CorpusSettings, open_mixture
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 from vanilla_transformer.evaluation.metrics import bleu_for
 from vanilla_transformer.evaluation.scores import score_translations
@@ -334,8 +336,22 @@ def test_guided_alignment_teaches_attention_and_leaves_validation_alone(make_tra
     with torch.no_grad():
         alone = guided.model.eval()(**batch).loss.item()
     assert logged(guided, "eval_loss")[-1] == pytest.approx(alone, rel=1e-5)
-    assert "alignment" in next(iter(guided.get_train_dataloader()))
-    assert "alignment" not in next(iter(guided.get_eval_dataloader()))
+
+
+def test_stream_is_aligned_by_all_its_corpora(make_trainer, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("vanilla_transformer.data.guided_alignment.MOST_CELLS", 400)
+    texts = {"a": ("tiny words", "words tiny"), "b": ("of vocabulary", "vocabulary of")}
+    for name, pair in texts.items():
+        (tmp_path / f"{name}.tsv").write_text(("\t".join(pair) + "\n") * 60)
+    mixed = open_mixture([CorpusSettings(f"{name}.tsv") for name in texts], "en", "de", folder=tmp_path)
+    stream = TokenBatchStream(mixed, tokenizer, 40, collate=TranslationCollator())
+    trainer = make_trainer(train_dataset=stream, guided_alignment=1.0)
+    assert trainer.guide is None  # nothing is learned for a run that does not train
+    trainer.train()
+    for source, target in texts.values():
+        ids = [tokenizer(text, return_tensors="pt") for text in (source, target)]
+        [links] = trainer.guide(*ids[0].values(), ids[1].input_ids)
+        assert links.sum() > 1
 
 
 def test_validation_takes_pairs_longer_than_a_training_batch(make_trainer):

@@ -177,13 +177,6 @@ class TokenBatchStream(IterableDataset):
         """Whether every process reads all units and takes its rows: few units cannot be shared out evenly."""
         return self.world_size > 1 and self.pairs.units < 20 * self.world_size
 
-    def first_pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Ids of the pairs in the order of the corpus, whatever the place of the stream."""
-        pairs = (pair for unit in range(self.pairs.units) for pair in self.pairs.read(unit))
-        while part := list(islice(pairs, 1000)):
-            sources, targets, _ = encode_pairs(self.tokenizer, part, self.limits)
-            yield from zip(sources, targets, strict=True)
-
     # ----------------------------------------------------------------------------------------------------- batches
 
     def __iter__(self) -> Iterator:

@@ -2,17 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.utils.data import Sampler
 
 from .tokenizer import BOS_ID, PAD_ID
-
-
-if TYPE_CHECKING:
-    from .guided_alignment import GuidedAlignment
 
 
 class TokenBatchSampler(Sampler[list[int]]):
@@ -151,23 +146,13 @@ def cut_again(
 class TranslationCollator:
     """Pads a batch of pairs to its longest source and its longest target; other columns are left out.
 
-    Args:
-        guide: Aligns the batches; None: they have no alignment.
-
     It is called with a list of pairs with `input_ids` and `labels`, both ending in `</s>`, and returns int64 tensors:
 
         input_ids (batch, source)          padded with <pad>
         attention_mask (batch, source)     1 for tokens, 0 for padding
         labels (batch, target)             padded with -100, which no loss counts
         decoder_input_ids (batch, target)  <s> and the labels but the last (Figure 1: "outputs, shifted right")
-
-    and with a guide, float32:
-
-        alignment (batch, target, source)  how much each label comes from each source token
     """
-
-    def __init__(self, guide: "GuidedAlignment | None" = None):
-        self.guide = guide
 
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, torch.Tensor]:
         input_ids = _padded([pair["input_ids"] for pair in pairs], PAD_ID)
@@ -181,8 +166,6 @@ class TranslationCollator:
             "labels": labels,
             "decoder_input_ids": shifted,
         }
-        if self.guide is not None:
-            batch["alignment"] = self.guide(*([pair[side] for pair in pairs] for side in ("input_ids", "labels")))
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 

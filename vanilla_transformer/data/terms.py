@@ -255,7 +255,8 @@ class TermAnnotation:
     @property
     def identity(self) -> dict[str, Any]:
         """The settings that determine the resulting ids."""
-        return {TERMS: {"share": self.share, "lexicon": self.lexicon.fingerprint}}
+        identity = {"share": self.share, "lexicon": self.lexicon.fingerprint}
+        return {TERMS: identity if self._as_read is str else {**identity, "apostrophes": "letters"}}
 
     def __call__(self, pairs: Sequence[Mapping[str, Sequence[int]]], key: tuple[int, ...]) -> list[dict]:
         """The pairs, some of them with annotated sources; the same for the same pairs and key.

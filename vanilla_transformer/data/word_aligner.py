@@ -137,9 +137,12 @@ def learn(pairs: Sequence[tuple[np.ndarray, np.ndarray]], target_words: int, *, 
         p /= np.repeat(np.add.reduceat(p, starts), widths)
         counts = np.bincount(kind, p)
         totals = np.bincount(source_of_kind, counts) + CONCENTRATION * np.bincount(source_of_kind)
-        digamma = [torch.digamma(torch.from_numpy(x)).numpy() for x in (counts + CONCENTRATION, totals)]
-        t = np.exp(digamma[0] - digamma[1][source_of_kind])
+        t = np.exp(_digamma(counts + CONCENTRATION) - _digamma(totals)[source_of_kind])
     return Learned(kinds, t, kind, prior)
+
+
+def _digamma(x: np.ndarray) -> np.ndarray:
+    return torch.digamma(torch.from_numpy(x)).numpy()
 
 
 def _one_direction(sources, targets, iterations: int) -> list[Links]:

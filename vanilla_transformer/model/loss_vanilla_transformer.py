@@ -67,22 +67,20 @@ def cross_entropy(
     return loss / 2 + (weights * divergence).sum()
 
 
-def guided_alignment_loss(weights: torch.Tensor, alignment: torch.Tensor) -> torch.Tensor:
+def guided_alignment_loss(log_attention: torch.Tensor, alignment: torch.Tensor) -> torch.Tensor:
     """The cross-entropy of attention against a given alignment A, summed over tokens, in nats.
 
         loss = - sum_ji A_ji log a_ji
 
-    It is added to the loss of the tokens (Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine
-    Translation", equation 7, whose weight is part of A here). As in Garg et al. 2019 (https://arxiv.org/abs/1909.02074)
-    one head learns it.
+    It is added to the loss of the tokens (Chen et al. 2016, https://arxiv.org/abs/1607.01628; its weight is part of A
+    here). As in Garg et al. 2019 (https://arxiv.org/abs/1909.02074) one head learns it.
 
     Args:
-        weights: (passes * batch, heads, target, source) the attention; the first head's is a. The loss is the mean of
-            the passes (R-Drop has two). Weights of 0, as attention dropout makes, do not count.
+        log_attention: (passes * batch, target, source) log a. The loss is the mean of the passes (R-Drop has two).
         alignment: (batch, target, source) A, for each token of the target from the one that it is predicted to be.
     """
-    a = weights[:, 0].float().unflatten(0, (-1, len(alignment)))  # (passes, batch, target, source)
-    return -(alignment * a.masked_fill(a == 0, 1).log()).sum() / len(a)
+    passes = log_attention.unflatten(0, (-1, len(alignment)))  # (passes, batch, target, source)
+    return -(alignment * passes).sum() / len(passes)
 
 
 def linear_cross_entropy(

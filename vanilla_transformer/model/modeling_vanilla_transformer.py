@@ -125,6 +125,22 @@ def eager_attention_forward(
     return torch.matmul(weights, value).transpose(1, 2), weights
 
 
+def log_softmax_attention(
+    query: torch.Tensor,  # (batch, target, head_dim)
+    key: torch.Tensor,  # (batch, source, head_dim)
+    attention_mask: torch.Tensor | None,  # broadcastable to (batch, target, source)
+    scaling: float,
+) -> torch.Tensor:
+    """The logarithms of one head's weights in equation 1, (batch, target, source), in float32 and without dropout.
+
+    They are no logarithms of weights, which underflow: such weights have no gradient, or an infinite one.
+    """
+    scores = torch.matmul(query * scaling, key.transpose(1, 2)).float()
+    if attention_mask is not None:
+        scores = scores + additive_mask(attention_mask, scores.dtype)
+    return scores.log_softmax(dim=-1)
+
+
 class VanillaTransformerAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1 .. head_h) W^O (section 3.2.2), of a layer on itself or on the encoder."""
 
@@ -152,9 +168,13 @@ class VanillaTransformerAttention(nn.Module):
         encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model); None: attend to itself
         attention_mask: torch.Tensor | None = None,
         past_key_values: Cache | None = None,
+        with_log: bool = False,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Returns the output (batch, target, d_model) and, if the implementation has them, the attention weights."""
+    ) -> tuple[torch.Tensor | None, ...]:
+        """Returns the output (batch, target, d_model) and, if the implementation has them, the attention weights.
+
+        With `with_log` also `log_softmax_attention` of the first head.
+        """
         if encoder_hidden_states is None:
             query, key, value = self._heads(hidden_states, self.q_proj, self.k_proj, self.v_proj)
             if past_key_values is not None:
@@ -175,7 +195,10 @@ class VanillaTransformerAttention(nn.Module):
                 self, query, key, value, attention_mask, scaling=self.scaling, dropout=p, **kwargs
             )  # (batch, target, heads, value_head_dim)
         (output,) = projected(attended.flatten(2), self.out_proj)
-        return output, weights
+        if not with_log:
+            return output, weights
+        mask = None if attention_mask is None else attention_mask[:, 0]
+        return output, weights, log_softmax_attention(query[:, 0], key[:, 0], mask, self.scaling)
 
     def _heads(self, states: torch.Tensor, *projections: nn.Module) -> list[torch.Tensor]:
         every = projected(states, *projections)
@@ -268,25 +291,25 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
         encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
         encoder_attention_mask: torch.Tensor | None = None,
         past_key_values: Cache | None = None,
-        cross_weights: list[torch.Tensor] | None = None,  # gets the weights (batch, heads, target, source)
+        with_log: bool = False,  # also return `log_softmax_attention` of the first head
         **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor:
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        log_weights = []
+
         def self_attention(states):
             return self.self_attn(states, attention_mask=attention_mask, past_key_values=past_key_values, **kwargs)[0]
 
         def encoder_attention(states):
-            asked = {} if cross_weights is None else {"output_attentions": True}
-            output, weights = self.encoder_attn(
-                states, encoder_hidden_states, encoder_attention_mask, past_key_values=past_key_values, **kwargs | asked
-            )
-            if cross_weights is not None:
-                cross_weights.append(weights)
+            more = {"past_key_values": past_key_values, "with_log": with_log, **kwargs}
+            output, _, *logs = self.encoder_attn(states, encoder_hidden_states, encoder_attention_mask, **more)
+            log_weights.extend(logs)
             return output
 
         hidden_states = self.residual(hidden_states, self_attention, self.self_attn_layer_norm)
         if encoder_hidden_states is not None:
             hidden_states = self.residual(hidden_states, encoder_attention, self.encoder_attn_layer_norm)
-        return self.residual(hidden_states, self.feed_forward, self.final_layer_norm)
+        hidden_states = self.residual(hidden_states, self.feed_forward, self.final_layer_norm)
+        return (hidden_states, *log_weights) if with_log else hidden_states
 
 
 class VanillaTransformerPreTrainedModel(SafetensorsOnly, PreTrainedModel):
@@ -462,7 +485,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         position_ids: torch.LongTensor | None = None,
-        cross_weights: list[torch.Tensor] | None = None,
+        log_attention: list[torch.Tensor] | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """Decodes a batch of targets; each position sees only itself and those before it.
@@ -476,8 +499,8 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             inputs_embeds: (batch, target, d_model) instead of `input_ids`.
             use_cache: Whether to return `past_key_values`.
             position_ids: (batch or 1, target or 1) positions of the targets; None: they follow those cached.
-            cross_weights: A list to which the last layer's attention on the encoder is added: its weights (batch,
-                heads, target, source).
+            log_attention: A list that gets the last layer's `log_softmax_attention` on the encoder (batch, target,
+                source); nothing if that layer is skipped.
 
         Returns:
             `last_hidden_state` of shape (batch, target, d_model) and `past_key_values`.
@@ -499,17 +522,20 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         past_length = 0 if self_cache is None else self_cache.get_seq_length()
         hidden_states = self.embed(embeddings, past_length, position_ids)
         # With a cache, which must have keys and values of every layer, no layer is skipped.
-        layers = self.layers if past_key_values is not None else self.layers_of_this_pass()
-        for number, layer in enumerate(layers, start=1):
-            hidden_states = layer(
+        for layer in self.layers if past_key_values is not None else self.layers_of_this_pass():
+            with_log = log_attention is not None and layer is self.layers[-1]
+            output = layer(
                 hidden_states,
                 mask,
                 encoder_hidden_states,  # by position: gradient checkpointing watches positional arguments only
                 encoder_attention_mask=encoder_mask,
                 past_key_values=past_key_values,
-                cross_weights=cross_weights if number == len(layers) else None,
+                with_log=with_log,
                 **kwargs,
             )
+            hidden_states, *logs = output if with_log else (output,)
+            if with_log:
+                log_attention.extend(logs)
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=self.layer_norm(hidden_states),
             past_key_values=past_key_values if use_cache else None,
@@ -569,7 +595,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         decoder_position_ids: torch.LongTensor | None = None,
-        cross_weights: list[torch.Tensor] | None = None,
+        log_attention: list[torch.Tensor] | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
         """Encodes the source (unless `encoder_outputs` are given) and decodes the target.
@@ -586,8 +612,8 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             decoder_inputs_embeds: (batch, target, d_model) instead of `decoder_input_ids`.
             use_cache: Whether to return `past_key_values`.
             decoder_position_ids: (batch or 1, target or 1) positions of the target; None: they follow those cached.
-            cross_weights: A list to which the decoder's last layer adds its attention on the encoder: its weights
-                (batch, heads, target, source).
+            log_attention: A list that gets the last layer's `log_softmax_attention` on the encoder (batch, target,
+                source).
 
         Returns:
             `last_hidden_state` (batch, target, d_model), `encoder_last_hidden_state` (batch, source, d_model), and
@@ -614,7 +640,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             position_ids=decoder_position_ids,
-            cross_weights=cross_weights,
+            log_attention=log_attention,
             return_dict=True,
             **kwargs,
         )
@@ -682,7 +708,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
                 memory. [`VanillaTransformerTrainer`] trains and validates this way. It has first derivatives only, and
                 torch.func has no rules for it.
             alignment: (batch, target, source), with `labels`: how much the first head of the decoder's last layer
-                should attend to each source token (guided alignment, see `guided_alignment_loss`), weights from 0.
+                should attend to each source token (guided alignment, see `guided_alignment_loss`): 0 at padding.
 
         Returns:
             `loss`, a scalar: in training mode label-smoothed by `config.label_smoothing` (section 5.4), in evaluation
@@ -722,8 +748,8 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             num_items_in_batch = (labels != -100).sum()
         if labels is not None and self.training and self.config.r_drop_alpha:
             inputs, labels = twice(inputs, batch=len(labels)), torch.cat((labels, labels))
-        cross_weights = [] if labels is not None and alignment is not None else None
-        outputs = self.model(**inputs, use_cache=use_cache, cross_weights=cross_weights, return_dict=True)
+        log_attention = [] if labels is not None and alignment is not None else None
+        outputs = self.model(**inputs, use_cache=use_cache, log_attention=log_attention, return_dict=True)
         loss = logits = None
         without_logits = labels is not None and not return_logits
         if without_logits and not is_recorded():
@@ -731,8 +757,8 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
         else:
             logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
             loss = None if labels is None else self._loss(logits, labels)
-        if cross_weights:  # there are none if LayerDrop skipped every layer
-            loss = loss + guided_alignment_loss(cross_weights[-1], alignment)
+        if log_attention:  # there is none if LayerDrop skipped the last layer
+            loss = loss + guided_alignment_loss(*log_attention, alignment)
         return Seq2SeqLMOutput(
             loss=None if loss is None else loss / num_items_in_batch,
             logits=None if without_logits else logits,

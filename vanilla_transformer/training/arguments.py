@@ -66,7 +66,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
     New arguments: `max_tokens`, `update_tokens`, `max_minutes`, `noam_factor`, `cooldown_steps`, `average_last`,
     `ema_decay`, `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`,
-    `r_drop_start`, `floors`, `lora_rank`.
+    `r_drop_start`, `guided_alignment`, `floors`, `lora_rank`.
 
     Changed defaults, beside what transformers has:
 
@@ -149,9 +149,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         r_drop_start: Updates before R-Drop begins. Up to then each pair passes once, in half the time: a model that
             has hardly begun to learn does not overfit yet. 0: from the first update on, as in its paper.
         guided_alignment: Weight of guided alignment (Chen et al. 2016; Garg et al. 2019, https://arxiv.org/abs/1909.02074):
-            a word aligner learns from the first pairs of the training text which tokens translate each other, and one
-            head of the decoder's last layer learns to attend to them, see `guided_alignment_loss`. 0: off. Models need
-            fewer updates with it. The log's `loss` then includes it: compare runs by `eval_loss`, which does not.
+            when training begins, a word aligner learns from some of the pairs which tokens translate each other, and
+            one head of the decoder's last layer learns to attend to them, see `guided_alignment_loss`. 0: off. Models
+            need fewer updates with it. The log's `loss` then includes it: compare runs by `eval_loss`, which does not.
         floors: BLEU by name of a test set, `{old: 38.5}`: these sets too are translated in every evaluation, and a
             checkpoint that scores less on one of them is neither the best nor the model of the run. {} for none.
         lora_rank: Train only low-rank adapters of this rank on the projections of queries and values (LoRA, Hu et al.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -23,12 +24,12 @@ from ..data.augmentation import Augmentation
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
 from ..data.context import SEPARATOR, texts_in_context
-from ..data.encoding import PairLimits
+from ..data.encoding import PairLimits, encode_pairs
 from ..data.guided_alignment import GuidedAlignment
 from ..data.languages import target_languages
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
 from ..data.subword_dropout import BPEDropout
-from ..data.terms import TERMS, TermAnnotation, TermLexicon
+from ..data.terms import MOST_PAIRS, TERMS, TermAnnotation, TermLexicon
 from ..evaluation.metrics import bleu_for, build_metric
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
@@ -132,12 +133,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                     f"{len(train_dataset)} pairs make {len(self.train_batches)} batches of at most {args.max_tokens} "
                     f"tokens, too few for {args.world_size} processes: lower max_tokens, or start fewer processes."
                 )
-        # Only for training: the loss of validation is that of the tokens alone.
-        self.guided_collator = None
-        if args.guided_alignment and train_dataset is not None:
-            self.guided_collator = TranslationCollator(self._guide())
-            if self.stream is not None:
-                self.stream.collate = self.guided_collator
+        self.guide: GuidedAlignment | None = None  # learned when training begins
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
         self.add_callback(PresentIntervals())
@@ -168,20 +164,21 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             return DataLoader(self.stream, batch_size=None, pin_memory=self.args.dataloader_pin_memory, generator=own)
         if self.train_batches is None:
             raise ValueError("Training needs a train_dataset.")
-        collator = self.guided_collator or self.data_collator
         if not self.rewriters:
-            return self._loader(self.train_dataset, self.train_batches, collator)
+            return self._loader(self.train_dataset, self.train_batches)
         order = (self.args.order_seed, self.args.process_index, self.args.world_size)
         batches = RewrittenBatches(self.train_batches, self.train_dataset, self.rewriters, *order)
-        return self._loader(GivenPairs(len(self.train_dataset)), batches, collator)
+        return self._loader(GivenPairs(len(self.train_dataset)), batches)
 
-    def _guide(self) -> GuidedAlignment:
-        """Learned by each process for itself, from the same pairs."""
-        added = {} if self.processing_class is None else self.processing_class.get_added_vocab()
+    def _learn_alignment(self) -> GuidedAlignment:
+        """Each process learns it for itself, from the same pairs."""
         if self.stream is not None:
-            pairs = self.stream.first_pairs()
-        else:
-            pairs = ((row["input_ids"], row["labels"]) for row in self.train_dataset)
+            pairs = _encoded(self.stream.tokenizer, islice(self.stream.pairs.texts(), MOST_PAIRS), self.stream.limits)
+        else:  # pairs from everywhere: the corpus may be sorted
+            order = np.random.default_rng(0).permutation(len(self.train_dataset))[:MOST_PAIRS]
+            parts = (self.train_dataset[order[start : start + 1000]] for start in range(0, len(order), 1000))
+            pairs = (pair for part in parts for pair in zip(part["input_ids"], part["labels"], strict=True))
+        added = {} if self.processing_class is None else self.processing_class.get_added_vocab()
         return GuidedAlignment(pairs, self.args.guided_alignment, added.get(SEPARATOR))
 
     def _make_rewriters(self, limits: PairLimits | None, lexicon: TermLexicon | None) -> list[Rewriter]:
@@ -212,18 +209,13 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             raise ValueError("Evaluation needs an eval_dataset.")
         longest = max(map(len, (*dataset["input_ids"], *dataset["labels"])))
         batches = _token_batches(dataset, max(self.args.max_tokens, longest), seed=0, shuffle=False)
-        return self._loader(dataset, batches, self.data_collator)
+        return self._loader(dataset, batches)
 
-    def _loader(
-        self,
-        dataset: Dataset | GivenPairs,
-        batches: TokenBatchSampler | RewrittenBatches,
-        collator: TranslationCollator,
-    ) -> DataLoader:
+    def _loader(self, dataset: Dataset | GivenPairs, batches: TokenBatchSampler | RewrittenBatches) -> DataLoader:
         loader = DataLoader(
             dataset,
             batch_sampler=batches,
-            collate_fn=collator,
+            collate_fn=self.data_collator,
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
             worker_init_fn=_begin_worker if self.args.dataloader_num_workers else None,
@@ -266,6 +258,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         """As in Trainer. Where the outputs are not asked for, the model skips the logits, the largest of them."""
         if model.training and not return_outputs:
             inputs = {**inputs, "return_logits": False}
+        if model.training and self.guide is not None:  # the loss of validation is that of the tokens alone
+            places = (inputs[name] for name in ("input_ids", "attention_mask", "labels"))
+            inputs = {**inputs, "alignment": self.guide(*places)}
         config, alpha = self.model.config, self.model.config.r_drop_alpha
         if self.state.global_step < self.args.r_drop_start:
             config.r_drop_alpha = 0.0
@@ -369,6 +364,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
         Raises:
             DamagedError: A file of the checkpoint is not the one saved.
+            ValueError: `guided_alignment` has no pairs to learn from.
             FloatingPointError: Too many updates in a row were not finite; see `guard`.
         """
         if resume_from_checkpoint is True:
@@ -394,6 +390,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self._clock.start()
         self._tokens = TokenCounter()
         self.guard.begin()
+        if self.args.guided_alignment:
+            self.guide = self._learn_alignment()
         if self.ema is not None:
             self.ema.begin(resume_from_checkpoint)
         at_start = self.args.eval_on_start
@@ -562,6 +560,15 @@ class _StreamPlace(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         self.state, state.epoch = self.stream.state_dict(), self.stream.passes_done
+
+
+def _encoded(
+    tokenizer: PreTrainedTokenizerFast, texts: Iterator[tuple[str, str]], limits: PairLimits | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The ids of pairs of text."""
+    while part := list(islice(texts, 1000)):
+        sources, targets, _ = encode_pairs(tokenizer, part, limits)
+        yield from zip(sources, targets, strict=True)
 
 
 def _token_batches(dataset: Dataset, max_tokens: int, *, seed: int, shuffle: bool) -> TokenBatchSampler:
