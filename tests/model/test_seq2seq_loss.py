@@ -3,7 +3,9 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from transformers import AttentionInterface
 from transformers.cache_utils import DynamicCache
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from vanilla_transformer.model.loss_vanilla_transformer import guided_alignment_loss
 from vanilla_transformer.model.modeling_vanilla_transformer import log_softmax_attention
@@ -291,6 +293,14 @@ def test_guided_alignment_knows_no_dropout_and_skipped_layers(tiny_model, batch,
     torch.testing.assert_close(both[0] - plain[0], guided, rtol=0.1, atol=0)
     model = tiny_model(decoder_layerdrop=0.999, decoder_layers=2).train()
     assert model(**batch, alignment=alignment).loss == model(**batch).loss  # no layer is left
+
+
+def test_guided_alignment_refuses_other_attention_functions(tiny_model, batch, alignment):
+    AttentionInterface.register("others", sdpa_attention_forward)
+    model = tiny_model(attn_implementation="others").train()
+    with pytest.raises(ValueError, match="alignment needs attn_implementation eager or sdpa, not others"):
+        model(**batch, alignment=alignment)
+    assert model(**batch).loss.isfinite()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])

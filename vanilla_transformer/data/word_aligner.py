@@ -19,7 +19,7 @@ import torch
 
 NO_WORD, TENSION, CONCENTRATION = 0.08, 4.0, 0.01  # fast_align's p0, lambda, and alpha of the Dirichlet prior of t
 
-MOST_CELLS = 5_000_000  # source words times target words aligned at a time, in some 300 MB
+MOST_CELLS = 5_000_000  # source words times target words aligned at a time, in some 400 MB
 MOST_WORDS = 100  # per side of a pair that is aligned
 
 Links = set[tuple[int, int]]

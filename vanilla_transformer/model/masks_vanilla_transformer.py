@@ -20,7 +20,7 @@ from .configuration_vanilla_transformer import VanillaTransformerConfig
 logger = logging.get_logger(__name__)
 
 # Attention functions that broadcast a mask, and make a decoder's mask (`is_causal`) from None.
-_BROADCASTING = ("eager", "sdpa")
+BROADCASTING = ("eager", "sdpa")
 # Up to this many query-key pairs per head, the plain formula keeps little for the backward pass.
 _PLAIN_PAIRS = 512 * 512
 
@@ -43,7 +43,7 @@ def padding_mask(
         (batch, 1, 1, source), True for tokens; None if there is no mask; for attention functions from elsewhere, the
         mask that transformers makes.
     """
-    if config._attn_implementation not in _BROADCASTING:
+    if config._attn_implementation not in BROADCASTING:
         return create_bidirectional_mask(
             config=config, inputs_embeds=states, attention_mask=attention_mask, encoder_hidden_states=encoder_states
         )
@@ -60,7 +60,7 @@ def causal_mask(
     Returns:
         None if there is no `attention_mask` and nothing is cached; else the mask that transformers makes.
     """
-    if config._attn_implementation in _BROADCASTING:
+    if config._attn_implementation in BROADCASTING:
         if attention_mask is None and cache is None:
             return None
         if attention_mask is not None and attention_mask.dim() == 4:

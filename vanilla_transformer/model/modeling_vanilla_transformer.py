@@ -39,7 +39,14 @@ from .dropout_vanilla_transformer import add_dropout, dropout, word_dropout
 from .generation_vanilla_transformer import PaperGeneration, default_generation_config
 from .linear_vanilla_transformer import is_hooked, is_its_weights, projected
 from .loss_vanilla_transformer import cross_entropy, guided_alignment_loss, linear_cross_entropy, twice
-from .masks_vanilla_transformer import additive_mask, causal_mask, is_better_plain, padding_mask, without_cudnn
+from .masks_vanilla_transformer import (
+    BROADCASTING,
+    additive_mask,
+    causal_mask,
+    is_better_plain,
+    padding_mask,
+    without_cudnn,
+)
 from .weights_vanilla_transformer import SafetensorsOnly
 
 
@@ -197,6 +204,8 @@ class VanillaTransformerAttention(nn.Module):
         (output,) = projected(attended.flatten(2), self.out_proj)
         if not with_log:
             return output, weights
+        if implementation not in BROADCASTING:
+            raise ValueError(f"alignment needs attn_implementation {' or '.join(BROADCASTING)}, not {implementation}.")
         mask = None if attention_mask is None else attention_mask[:, 0]
         return output, weights, log_softmax_attention(query[:, 0], key[:, 0], mask, self.scaling)
 
@@ -721,7 +730,8 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
             the second, (2 batch, ...).
 
         Raises:
-            ValueError: There is no target: neither `labels` nor `decoder_input_ids` nor `decoder_inputs_embeds`.
+            ValueError: There is no target: neither `labels` nor `decoder_input_ids` nor `decoder_inputs_embeds`; or
+                `alignment` is given with an attention function from elsewhere.
         """
         if labels is not None:
             use_cache = False
