@@ -133,7 +133,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
                     f"{len(train_dataset)} pairs make {len(self.train_batches)} batches of at most {args.max_tokens} "
                     f"tokens, too few for {args.world_size} processes: lower max_tokens, or start fewer processes."
                 )
-        self.guide: GuidedAlignment | None = None  # learned when training begins
+        self.guide: GuidedAlignment | None = None  # learned in the first update
         if args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
         self.add_callback(PresentIntervals())
@@ -270,6 +270,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
             config.r_drop_alpha = alpha  # every checkpoint stores it
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *args, **kwargs) -> torch.Tensor:
+        if self.args.guided_alignment and self.guide is None:  # not before, so that `max_minutes` counts its seconds
+            self.guide = self._learn_alignment()
         loss = super().training_step(model, inputs, *args, **kwargs)
         self._tokens.saw(inputs)
         return self.guard.saw(inputs, loss)
@@ -390,8 +392,6 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self._clock.start()
         self._tokens = TokenCounter()
         self.guard.begin()
-        if self.args.guided_alignment:
-            self.guide = self._learn_alignment()
         if self.ema is not None:
             self.ema.begin(resume_from_checkpoint)
         at_start = self.args.eval_on_start
