@@ -55,14 +55,16 @@ def stepping(choices: dict, vocab_size: int, guide: GuidedAlignment) -> Callable
         **{**load_recipe("multi30k_en_de").model, "vocab_size": vocab_size, "label_smoothing": 0.1, **fields}
     )
     model = VanillaTransformerForConditionalGeneration(config).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    collate = TranslationCollator(guide if "guide" in choices else None)
+    optimizer, collate = torch.optim.AdamW(model.parameters(), lr=1e-4), TranslationCollator()
     averaged = [parameter.detach().clone() for parameter in model.parameters()]
     average = get_ema_multi_avg_fn(choices["ema"]) if "ema" in choices else None
 
     def step(pairs: list[dict], number: int) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=has_bfloat16(True)):
-            loss = model(**collate(pairs), return_logits=False).loss
+            batch = collate(pairs)
+            if "guide" in choices:
+                batch["alignment"] = guide(batch["input_ids"], batch["attention_mask"], batch["labels"])
+            loss = model(**batch, return_logits=False).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
