@@ -26,6 +26,7 @@ from vanilla_transformer import (
 from vanilla_transformer.data.batching import TokenBatchSampler
 from vanilla_transformer.data.encoding import encode_pairs
 from vanilla_transformer.data.guided_alignment import GuidedAlignment
+from vanilla_transformer.data.rewriting import rewritten_windows
 from vanilla_transformer.data.subword_dropout import BPEDropout
 from vanilla_transformer.environment import has_bfloat16
 from vanilla_transformer.files import text_lines
@@ -97,7 +98,7 @@ def main() -> None:
     sampler = TokenBatchSampler(*lengths, MAX_TOKENS)
     batches = [[warm[i] for i in batch] for batch in islice(sampler, WARM_UP + arguments.rounds)]
     start = time.process_time()
-    cut_again = list(bpe_dropout.windows(batches, (0,), MAX_TOKENS))
+    cut_again = list(rewritten_windows([bpe_dropout], iter(batches), (0,), MAX_TOKENS))
     seconds = {name: [0.0] for name in steps}
     seconds["BPE-dropout 0.1"] = [(time.process_time() - start) * arguments.rounds / len(batches)]
     for number in range(len(batches)):
