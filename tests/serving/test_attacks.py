@@ -90,7 +90,7 @@ def others_are_served(url: str):
 
     def ask(method: str, path: str, **content) -> None:
         with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False, limits=NO_KEEP_ALIVE) as client:
-            while not over.is_set():
+            while not over.is_set() or len(seconds[path]) < 9:  # a busy machine may make a few wait for seconds
                 begun = time.monotonic()
                 answer = client.request(method, path, **content)
                 seconds[path].append(time.monotonic() - begun)
