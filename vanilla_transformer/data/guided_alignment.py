@@ -47,7 +47,7 @@ class GuidedAlignment:
         cells = 0
         for source, target in pairs:
             source, target = (np.asarray(ids, dtype=np.int64) for ids in (source, target))
-            if separator in source:
+            if separator is not None and separator in source:
                 source = source[np.flatnonzero(source == separator)[-1] + 1 :]
             if 0 < len(source) <= _LONGEST and 0 < len(target) <= _LONGEST:
                 found.append((source, target))
