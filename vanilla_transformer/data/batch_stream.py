@@ -177,6 +177,13 @@ class TokenBatchStream(IterableDataset):
         """Whether every process reads all units and takes its rows: few units cannot be shared out evenly."""
         return self.world_size > 1 and self.pairs.units < 20 * self.world_size
 
+    def first_pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Ids of sources and targets as `pairs.texts` has them, without tags, whatever the place of the stream."""
+        texts = self.pairs.texts()
+        while part := list(islice(texts, 1000)):
+            sources, targets, _ = encode_pairs(self.tokenizer, part, self.limits)
+            yield from zip(sources, targets, strict=True)
+
     # ----------------------------------------------------------------------------------------------------- batches
 
     def __iter__(self) -> Iterator:

@@ -13,10 +13,12 @@ BPE-dropout work, and there is no state to save.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 import torch
 
+from .terms import MOST_PAIRS
 from .word_aligner import MOST_CELLS, NO_WORD, TENSION, learn
 
 
@@ -30,7 +32,7 @@ class GuidedAlignment:
 
     Args:
         pairs: Ids of sources and targets, `</s>` included. They are read until they have five million pairs of a source
-            and a target token; those of more than 500 tokens on a side are skipped.
+            and a target token, up to the 200,000th; those of more than 500 tokens on a side are skipped.
         weight: The weights of links are multiplied by this.
         separator: The id after each sentence of context, if sources have any: only tokens behind the last one are
             aligned.
@@ -45,7 +47,7 @@ class GuidedAlignment:
         self.weight, self.separator = weight, separator
         found: list[tuple[np.ndarray, np.ndarray]] = []
         cells = 0
-        for source, target in pairs:
+        for source, target in islice(pairs, MOST_PAIRS):
             source, target = (np.asarray(ids, dtype=np.int64) for ids in (source, target))
             if separator is not None and separator in source:
                 source = source[np.flatnonzero(source == separator)[-1] + 1 :]

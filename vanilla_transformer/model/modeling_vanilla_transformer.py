@@ -140,7 +140,7 @@ def log_softmax_attention(
 ) -> torch.Tensor:
     """The logarithms of one head's weights in equation 1, (batch, target, source), in float32 and without dropout.
 
-    They are no logarithms of weights, which underflow: such weights have no gradient, or an infinite one.
+    They are not computed from the weights: those underflow, and then have no gradient or an infinite one.
     """
     scores = torch.matmul(query * scaling, key.transpose(1, 2)).float()
     if attention_mask is not None:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -24,12 +23,12 @@ from ..data.augmentation import Augmentation
 from ..data.batch_stream import TokenBatchStream
 from ..data.batching import TokenBatchSampler, TranslationCollator
 from ..data.context import SEPARATOR, texts_in_context
-from ..data.encoding import PairLimits, encode_pairs
+from ..data.encoding import PairLimits
 from ..data.guided_alignment import GuidedAlignment
 from ..data.languages import target_languages
 from ..data.rewriting import GivenPairs, Rewriter, RewrittenBatches
 from ..data.subword_dropout import BPEDropout
-from ..data.terms import MOST_PAIRS, TERMS, TermAnnotation, TermLexicon
+from ..data.terms import TERMS, TermAnnotation, TermLexicon
 from ..evaluation.metrics import bleu_for, build_metric
 from ..evaluation.scores import perplexity, score_translations
 from ..files import write_json, write_text
@@ -173,9 +172,9 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def _learn_alignment(self) -> GuidedAlignment:
         """Each process learns it for itself, from the same pairs."""
         if self.stream is not None:
-            pairs = _encoded(self.stream.tokenizer, islice(self.stream.pairs.texts(), MOST_PAIRS), self.stream.limits)
+            pairs = self.stream.first_pairs()
         else:  # pairs from everywhere: the corpus may be sorted
-            order = np.random.default_rng(0).permutation(len(self.train_dataset))[:MOST_PAIRS]
+            order = np.random.default_rng(0).permutation(len(self.train_dataset))
             parts = (self.train_dataset[order[start : start + 1000]] for start in range(0, len(order), 1000))
             pairs = (pair for part in parts for pair in zip(part["input_ids"], part["labels"], strict=True))
         added = {} if self.processing_class is None else self.processing_class.get_added_vocab()
@@ -560,15 +559,6 @@ class _StreamPlace(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         self.state, state.epoch = self.stream.state_dict(), self.stream.passes_done
-
-
-def _encoded(
-    tokenizer: PreTrainedTokenizerFast, texts: Iterator[tuple[str, str]], limits: PairLimits | None
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The ids of pairs of text."""
-    while part := list(islice(texts, 1000)):
-        sources, targets, _ = encode_pairs(tokenizer, part, limits)
-        yield from zip(sources, targets, strict=True)
 
 
 def _token_batches(dataset: Dataset, max_tokens: int, *, seed: int, shuffle: bool) -> TokenBatchSampler:
