@@ -65,6 +65,7 @@ ALSO_DOCUMENTED = {
     "vanilla_transformer.parsing.parse": ("parse",),
     "vanilla_transformer.parsing.trees": ("Tree",),
     "vanilla_transformer.run.recipe": ("DataSettings", "EvaluationSettings"),
+    "vanilla_transformer.training.muon": ("Muon",),
     "vanilla_transformer.translation.calibrating": ("Judged", "Measured", "calibrate", "judged_translations"),
     "vanilla_transformer.translation.decoding": ("Decoding",),
     "vanilla_transformer.translation.glossary": ("FoundTerm", "Term", "UsedTerm"),

@@ -31,6 +31,7 @@ from vanilla_transformer.data.subword_dropout import BPEDropout
 from vanilla_transformer.environment import has_bfloat16
 from vanilla_transformer.files import text_lines
 from vanilla_transformer.run.recipe import load_recipe
+from vanilla_transformer.training.muon import Muon, muon_groups
 
 
 MAX_TOKENS, WARM_UP = 1024, 2
@@ -45,18 +46,23 @@ INGREDIENTS = {
     "BPE-dropout 0.1": {"bpe_dropout": 0.1},
     "R-Drop": {"r_drop_alpha": 5.0},
     "guided alignment": {"guide": 0.1},
+    "Muon": {"muon": True},
 }
 
 
 def stepping(choices: dict, vocab_size: int, guide: GuidedAlignment) -> Callable[[list[dict], int], None]:
     """A training step with an ingredient, as a function of a batch's pairs and its number."""
     torch.manual_seed(0)
-    fields = {name: value for name, value in choices.items() if name not in ("ema", "bpe_dropout", "guide")}
+    fields = {name: value for name, value in choices.items() if name not in ("ema", "bpe_dropout", "guide", "muon")}
     config = VanillaTransformerConfig(
         **{**load_recipe("multi30k_en_de").model, "vocab_size": vocab_size, "label_smoothing": 0.1, **fields}
     )
     model = VanillaTransformerForConditionalGeneration(config).train()
-    optimizer, collate = torch.optim.AdamW(model.parameters(), lr=1e-4), TranslationCollator()
+    if "muon" in choices:
+        optimizer = Muon(muon_groups(model, [], 0.0), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    collate = TranslationCollator()
     averaged = [parameter.detach().clone() for parameter in model.parameters()]
     average = get_ema_multi_avg_fn(choices["ema"]) if "ema" in choices else None
 

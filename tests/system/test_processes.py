@@ -38,12 +38,13 @@ SHARDED = ("--training.fsdp", "true")
 DROPPED = ("--training.bpe_dropout", "0.1")
 REGULARISED = ("--training.r_drop_alpha=5", "--training.r_drop_start=5", "--training.guided_alignment=0.1",
                "--model.source_word_dropout=0.1", "--model.target_word_dropout=0.1")  # fmt: skip
+MUON = ("--training.optim", "muon")
 # Each process skips its own layers, which does not work where layers are sharded.
 SKIPPING = ("--model.encoder_layers=3", "--model.encoder_layerdrop=0.4", "--model.decoder_layerdrop=0.4")
 EMA = ("--training.ema_decay", "0.9", "--training.cooldown_steps", "20")  # runs are stopped during the cooldown
 AUGMENTED = ("--training.augmentation", "{upper: 0.1, typos: 0.2, noise: 0.1, terms: 0.4}")
 DROPOUT = ("--model.attention_dropout=0.1", "--model.activation_dropout=0.1")
-EVERYTHING = DROPOUT + AUGMENTED + DROPPED + REGULARISED + SKIPPING + EMA
+EVERYTHING = DROPOUT + AUGMENTED + DROPPED + REGULARISED + SKIPPING + EMA + MUON
 
 
 @pytest.fixture(scope="module")
@@ -104,15 +105,6 @@ def cut_back(run: Path, step: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def one(corpus, tmp_path_factory) -> Path:
-    """The run of one process that two processes are compared with."""
-    folder = tmp_path_factory.mktemp("one") / "run"
-    [done] = trained(1, arguments(corpus, folder, *COMPARED))
-    assert "(1 processes x 2 batches of 300)" in done.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
 def unbroken(corpus, tmp_path_factory):
     """Makes runs that were never stopped, each only once."""
     runs = {}
@@ -126,10 +118,14 @@ def unbroken(corpus, tmp_path_factory):
     return unbroken
 
 
-@pytest.mark.parametrize(("start", "how"), [(torchrun, ()), (trained, SHARDED)], ids=["replicated", "sharded"])
-def test_two_processes_train_like_one(corpus, one, tmp_path, start, how):
-    two = tmp_path / "run"
-    done = start(2, arguments(corpus, two, *COMPARED, *how))
+@pytest.mark.parametrize(
+    ("start", "how", "optimizer"),
+    [(torchrun, (), ()), (trained, SHARDED, MUON), pytest.param(trained, SHARDED, (), marks=pytest.mark.slow)],
+    ids=["replicated", "sharded-muon", "sharded"],
+)
+def test_two_processes_train_like_one(corpus, unbroken, tmp_path, start, how, optimizer):
+    one, two = unbroken(1, COMPARED + optimizer), tmp_path / "run"
+    done = start(2, arguments(corpus, two, *COMPARED, *optimizer, *how))
     assert "(2 processes x 1 batches of 300)" in done[0].stderr
     assert "".join(each.stdout for each in done).count("Everything is in") == 1
     # The epoch ends with the 51st batch: one process takes it alone, and two take it with one of the next epoch.
@@ -160,7 +156,7 @@ def test_two_processes_train_like_one(corpus, one, tmp_path, start, how):
         pytest.param(1, EVERYTHING, marks=pytest.mark.slow),
         pytest.param(2, EVERYTHING, marks=pytest.mark.slow),
         pytest.param(2, EVERYTHING + WITH_TERMS, marks=pytest.mark.slow),
-        pytest.param(2, REGULARISED + SHARDED, marks=pytest.mark.slow),
+        pytest.param(2, REGULARISED + MUON + SHARDED, marks=pytest.mark.slow),
     ],
     ids=[
         "1-prepared",

@@ -141,6 +141,8 @@ def test_invalid_arguments_are_rejected(make):
         ({"guided_alignment": -0.1}, "guided_alignment must be at least 0 and finite, 0 for none, not -0.1"),
         ({"guided_alignment": float("inf")}, "guided_alignment must be .* not inf"),
         ({"r_drop_start": 2}, "r_drop_start must be .* 0 without r_drop_alpha, not 2"),
+        ({"optim": "muon", "lora_rank": 2}, "lora_rank does not work with optim muon: the products of its adapters"),
+        ({"optim": "muon", "optim_args": "momentum=0.9"}, "optim_args does not work with optim muon"),
         ({"fsdp": True}, "there is only one: start it with torchrun"),
         ({"ema_decay": 1.0}, r"ema_decay must be at least 0 \(for none\) and below 1, not 1.0"),
         ({"ema_decay": -0.1}, "ema_decay must be .* not -0.1"),

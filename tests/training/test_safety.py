@@ -89,7 +89,7 @@ POISONS = {
 }
 
 
-@pytest.mark.parametrize("optim", ["adamw_torch_fused", "adamw_torch", "sgd"])
+@pytest.mark.parametrize("optim", ["adamw_torch_fused", "adamw_torch", "sgd", "muon"])
 @pytest.mark.parametrize("poison", POISONS)
 def test_a_skipped_update_changes_nothing_but_the_count(poison, optim, make_trainer, make_model):
     model, seen = make_model(), Snapshots()

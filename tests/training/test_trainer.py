@@ -526,6 +526,7 @@ DECAYS = (
         (1, "steps", 1, {"ema_decay": 0.5, "cooldown_steps": 4}),
         (1, "steps", 2, {"r_drop_alpha": 2.0, "r_drop_start": 4}),
         (1.5, "steps", 2, {**DROPPED, "guided_alignment": 0.5}),
+        (1.5, "steps", 1, {"optim": "muon", "weight_decay": 0.1}),
         *((1, "no", 1, {"noam_factor": None, "learning_rate": 1e-2, **decay}) for decay, _ in DECAYS),
     ],
 )

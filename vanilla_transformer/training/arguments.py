@@ -12,6 +12,7 @@ from transformers import SchedulerType, Seq2SeqTrainingArguments, get_scheduler
 
 from ..data.forms import check_shares
 from ..data.terms import TERMS
+from .muon import MUON
 
 
 # Arguments of transformers that a run ignores, and what to set instead, or why not.
@@ -100,6 +101,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
     `fsdp=True` shards the model between processes (FSDP 2, full state dict, each layer a unit), with or without GPUs;
     of `fsdp_config` only `reshard_after_forward` may differ from that.
+
+    `optim` may also be `muon`: see `Muon`. It takes the same rates as Adam, and models need fewer updates with it.
 
     Args:
         max_tokens: Maximum padded source tokens of a batch, and maximum padded target tokens (section 5.1: 25,000
@@ -232,7 +235,12 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             self.accelerator_config = {"even_batches": False, **self.accelerator_config}
         if isinstance(self.fsdp_config, dict):
             self.fsdp_config = dict(self.fsdp_config)  # transformers fills it in
+        is_muon = self.optim == MUON
+        if is_muon:
+            self._check_muon()
+            self.optim = self.default_optim  # transformers (5.23) does not know it
         super().__post_init__()
+        self.optim = MUON if is_muon else self.optim
         if self.world_size > 1 and "epoch" in (self.eval_strategy, self.logging_strategy, self.save_strategy):
             raise ValueError(
                 "eval_strategy, logging_strategy and save_strategy cannot be epoch with several processes, whose "
@@ -244,6 +252,17 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             self._share_out_update()
         if self.noam_factor is None:
             self._check_room_to_fall()
+
+    def _check_muon(self):
+        """Raises ValueError for what does not work with Muon."""
+        for name, why in (
+            ("lora_rank", "the products of its adapters are what should be orthogonal, not the adapters"),
+            ("deepspeed", "it has optimizers of its own"),
+            ("optim_args", "it has no effect"),
+            ("optim_target_modules", "it has no effect"),
+        ):
+            if getattr(self, name):
+                raise ValueError(f"{name} does not work with optim {MUON}: {why}. Leave one of the two out.")
 
     def _check_regularisation(self):
         """Raises ValueError for regularisation that is out of range."""

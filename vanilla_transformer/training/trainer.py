@@ -38,6 +38,7 @@ from ..translation import translate
 from .arguments import FLOORED_BLEU, VanillaTransformerTrainingArguments, create_noam_scheduler
 from .checkpoints import remove_old_checkpoints, saving
 from .ema import WeightAverage
+from .muon import MUON, Muon, muon_groups
 from .processes import shard, turn_on_without_gpus, whole
 from .progress import Clock, PresentIntervals, TimeBudget, TokenCounter
 from .safety import UpdateGuard
@@ -225,7 +226,17 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         loader.batch_sampler.set_epoch = batches.set_epoch
         return loader
 
-    # --------------------------------------------------------------------------------------------- schedule
+    # -------------------------------------------------------------------------------- optimizer and schedule
+
+    def create_optimizer(self, model: PreTrainedModel | None = None) -> torch.optim.Optimizer:
+        if self.args.optim != MUON:
+            return super().create_optimizer(model)
+        if self.optimizer is None:
+            model = self.model if model is None else model
+            groups = muon_groups(model, self.get_decay_parameter_names(model), self.args.weight_decay)
+            betas = (self.args.adam_beta1, self.args.adam_beta2)
+            self.optimizer = Muon(groups, lr=self.args.learning_rate, betas=betas, eps=self.args.adam_epsilon)
+        return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None):
         if self.args.noam_factor is None:
