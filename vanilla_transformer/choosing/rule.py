@@ -14,6 +14,7 @@ from ..data.tokenizer import APOSTROPHE_LETTER, APOSTROPHES, SPECIAL_TOKENS, bet
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..run.loading import chosen_device
+from ..training.muon import MUON, Muon, muon_groups
 
 
 class Size(NamedTuple):
@@ -197,6 +198,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice(
             "training.guided_alignment", _GUIDED_ALIGNMENT, "a word aligner shows the model where to look in the source"
         ),
+        Choice("training.optim", MUON, "a model learns in fewer updates than with Adam"),
         Choice("training.warmup_steps", warmup, "a fifth of the updates, 4,000 at most"),
         Choice(
             "training.noam_factor",
@@ -260,7 +262,7 @@ def measure_speeds(
             torch.manual_seed(0)
             model = VanillaTransformerForConditionalGeneration(config).to(where).train()
             ids = torch.randint(len(SPECIAL_TOKENS), config.vocab_size, (_BATCH // 32, 32), device=where)
-            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+            optimizer = Muon(muon_groups(model, [], 0.0), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
             updates, begun = 0, time.perf_counter()
             while updates < 3 or time.perf_counter() - begun < seconds:
                 if updates == 2:  # the first ones allocate memory
