@@ -46,7 +46,8 @@ INGREDIENTS = {
     "BPE-dropout 0.1": {"bpe_dropout": 0.1},
     "R-Drop": {"r_drop_alpha": 5.0},
     "guided alignment": {"guide": 0.1},
-    "Muon": {"muon": True},
+    "Muon": {"muon": "ours"},
+    "Muon, torch's own": {"muon": "torch's"},
 }
 
 
@@ -58,10 +59,14 @@ def stepping(choices: dict, vocab_size: int, guide: GuidedAlignment) -> Callable
         **{**load_recipe("multi30k_en_de").model, "vocab_size": vocab_size, "label_smoothing": 0.1, **fields}
     )
     model = VanillaTransformerForConditionalGeneration(config).train()
-    if "muon" in choices:
-        optimizer = Muon(muon_groups(model, [], 0.0), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+    groups, rate = muon_groups(model, [], 0.0), {"lr": 1e-4}
+    if choices.get("muon") == "ours":
+        optimizers = [Muon(groups, betas=(0.9, 0.98), eps=1e-9, **rate)]
+    elif "muon" in choices:
+        matrices, others = ([each for each in groups if each["muon"] is muon] for muon in (True, False))
+        optimizers = [torch.optim.Muon(matrices, **rate), torch.optim.AdamW(others, fused=True, **rate)]
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        optimizers = [torch.optim.AdamW(model.parameters(), fused=True, **rate)]
     collate = TranslationCollator()
     averaged = [parameter.detach().clone() for parameter in model.parameters()]
     average = get_ema_multi_avg_fn(choices["ema"]) if "ema" in choices else None
@@ -73,8 +78,9 @@ def stepping(choices: dict, vocab_size: int, guide: GuidedAlignment) -> Callable
                 batch["alignment"] = guide(batch["input_ids"], batch["attention_mask"], batch["labels"])
             loss = model(**batch, return_logits=False).loss
         loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        for optimizer in optimizers:
+            optimizer.step()
+        model.zero_grad()
         if average is not None:
             average(averaged, [parameter.detach() for parameter in model.parameters()], number)
 
@@ -85,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path, required=True, help="source sentences, one on a line")
     parser.add_argument("--target", type=Path, required=True, help="their translations")
-    parser.add_argument("--rounds", type=int, default=54, help="batches, each of which every ingredient takes once")
+    parser.add_argument("--rounds", type=int, default=60, help="batches, each of which every ingredient takes once")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--vocabulary", type=int, default=8000)
     arguments = parser.parse_args()

@@ -45,6 +45,8 @@ def test_memory_estimate_follows_the_settings(make_trainer, make_model):
     assert total(max_tokens=2000) > plain
     assert total(max_tokens=1000, length=100) > plain
     assert total(max_tokens=1000, ema_decay=0.9) == plain + 4 * make_model().num_parameters()
+    matrices = [each for name, each in make_model().named_parameters() if each.ndim == 2 and ".layers." in name]
+    assert total(max_tokens=1000, optim="muon") == plain - 4 * sum(each.numel() for each in matrices)
     deep = make_model(encoder_layers=9)
     assert total(deep, max_tokens=9000) > total(deep, max_tokens=9000, gradient_checkpointing=True)
 

@@ -9,6 +9,7 @@ from ..environment import free_bytes, resident_bytes
 from ..evaluation.metrics import bleu_for
 from ..model.loss_vanilla_transformer import LOGITS_AT_A_TIME
 from .arguments import VanillaTransformerTrainingArguments
+from .muon import MUON, muon_groups
 
 
 if TYPE_CHECKING:
@@ -65,8 +66,15 @@ def training_bytes(
         layers = model.config.encoder_layers + model.config.decoder_layers
         kept = kept // layers + _FLOAT * pairs * (source_length + target_length) * layers * model.config.d_model
     logits = min(LOGITS_AT_A_TIME["cpu"], pairs * target_length * model.config.vocab_size)
-    averages = 3 + bool(arguments.ema_decay)  # per parameter: the gradient, Adam's two averages, perhaps the EMA
-    return int(_FLOAT * averages * learning + _OVERHEAD * kept + _BYTES_OF_A_LOGIT * logits + _PRODUCTS)
+    numbers = (1 + bool(arguments.ema_decay)) * learning + _kept_by_optimizer(model, arguments)  # 1: the gradient
+    return int(_FLOAT * numbers + _OVERHEAD * kept + _BYTES_OF_A_LOGIT * logits + _PRODUCTS)
+
+
+def _kept_by_optimizer(model: PreTrainedModel, arguments: VanillaTransformerTrainingArguments) -> int:
+    """How many numbers: Adam keeps two for each parameter that learns, and Muon one for an entry of its matrices."""
+    learning = sum(each.numel() for each in model.parameters() if each.requires_grad)
+    groups = muon_groups(model, (), 0.0) if arguments.optim == MUON else []
+    return 2 * learning - sum(each.numel() for group in groups if group["muon"] for each in group["params"])
 
 
 def describe_needs(trainer: "VanillaTransformerTrainer") -> str:
@@ -75,10 +83,8 @@ def describe_needs(trainer: "VanillaTransformerTrainer") -> str:
     lengths = LONG_PAIR, LONG_PAIR
     if batches is not None:
         lengths = int(batches.source_lengths.max()), int(batches.target_lengths.max())
-    parameters = list(model.parameters())
-    learning = sum(each.numel() for each in parameters if each.requires_grad)
-    copies = 2 if arguments.ema_decay else 1  # of the weights; Adam has two numbers for each that learns
-    of_checkpoint = _FLOAT * (copies * sum(each.numel() for each in parameters) + 2 * learning)
+    weights = sum(each.numel() for each in model.parameters()) * (2 if arguments.ema_decay else 1)
+    of_checkpoint = _FLOAT * (weights + _kept_by_optimizer(model, arguments))
     kept = arguments.save_total_limit
     disk = f"Checkpoints take {_readable_bytes(of_checkpoint)} each on the disk, and {kept} are kept at most."
     taken = resident_bytes()

@@ -34,8 +34,8 @@ class Muon(Optimizer):
     0.2 sqrt(max(m, n)) makes its entries as large as those of Adam's steps, so both take the same learning rates
     (Liu et al. 2025, https://arxiv.org/abs/2502.16982, equation 4).
 
-    `torch.optim.Muon` computes the same for matrices alone, but always in bfloat16, which takes 17 to 40 times as long
-    on a processor without instructions for it.
+    `torch.optim.Muon` computes the same for matrices alone, but always in bfloat16, which is far slower on a processor
+    without instructions for it (`scripts/benchmarks/ingredients.py` compares them).
 
     Args:
         groups: Groups of parameters as for any optimizer, with `muon` True or False. The True ones have only matrices.
