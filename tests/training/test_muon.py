@@ -1,5 +1,7 @@
 """Muon is compared with torch's own, which computes in bfloat16, and with a singular value decomposition in float64."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -48,7 +50,8 @@ def test_updates_are_those_of_torchs_muon_and_of_adamw(decay):
     ours, expected = parameters(), parameters()
     begun = [each.detach().clone() for each in ours]
     groups = [{"params": ours[:3], "muon": True, "weight_decay": decay}, {"params": ours[3:], "muon": False}]
-    optimizer = Muon(groups, weight_decay=decay, **ADAM)
+    groups[1]["weight_decay"] = decay  # and not that of groups without their own
+    optimizer = Muon(groups, weight_decay=0.7, **ADAM)
     others = [
         torch.optim.Muon(expected[:3], lr=ADAM["lr"], weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(expected[3:], weight_decay=decay, fused=True, **ADAM),
@@ -82,14 +85,36 @@ def test_state_is_that_of_one_optimizer(make_model):
             if update in updates:
                 for parameter, grad in zip(model.parameters(), grads, strict=True):
                     parameter.grad = grad
+                for group in optimizer.param_groups:  # as a schedule does
+                    group["lr"] = ADAM["lr"] / (1 + update)
                 assert optimizer.step(lambda: 7.0) == 7.0
         return model, optimizer.state_dict()
 
     unbroken, state = trained(range(6))
     assert len(state["state"]) == len(list(unbroken.parameters()))
-    half, saved = trained(range(3))
-    resumed, _ = trained(range(3, 6), saved, half)
-    assert all(map(torch.equal, resumed.parameters(), unbroken.parameters()))
+    for forgotten in ([], ["decoupled_weight_decay", "fused"]):  # options that AdamW may have got since
+        half, saved = trained(range(3))
+        for group in saved["param_groups"]:
+            for name in forgotten:
+                group.pop(name, None)
+        resumed, _ = trained(range(3, 6), saved, half)
+        assert all(map(torch.equal, resumed.parameters(), unbroken.parameters()))
+    with pytest.raises(ValueError, match="trained with another optimizer than Muon: set `optim` as it was"):
+        trained(range(1), torch.optim.SGD(make_model().parameters()).state_dict())
+
+
+def test_a_copy_takes_the_same_steps(make_model):
+    model = make_model()
+    optimizer = Muon(muon_groups(model, [], 0.0), **ADAM)
+    copied = copy.deepcopy(optimizer)
+    for each in (optimizer, copied):
+        for group in each.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = torch.ones_like(parameter)
+        each.step()
+    mine, theirs = ([p for group in each.param_groups for p in group["params"]] for each in (optimizer, copied))
+    assert all(map(torch.equal, mine, theirs))
+    assert mine[0] is not theirs[0]
 
 
 def test_muon_gets_the_matrices_of_linear_layers_and_adam_the_rest(make_model):
@@ -109,9 +134,15 @@ def test_muon_gets_the_matrices_of_linear_layers_and_adam_the_rest(make_model):
         assert any("embed" in name or "shared" in name for name in found[False, 0.0])
 
 
-def test_other_parameters_than_matrices_are_refused():
-    with pytest.raises(ValueError, match=r"for matrices, not for a parameter of shape \(3,\)"):
-        Muon([{"params": [nn.Parameter(torch.ones(3))], "muon": True}], **ADAM)
+def test_wrong_groups_are_refused():
+    vector = nn.Parameter(torch.ones(3))
+    for groups, message in (
+        ([{"params": [vector], "muon": True}], r"for matrices, not for a parameter of shape \(3,\)"),
+        ([{"params": [vector], "muon": 1}], "needs `muon`: True for matrices, False for others"),
+        ([vector], "needs `muon`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Muon(groups, **ADAM)
 
 
 def test_on_a_device_muon_reads_no_values_and_uses_bfloat16(make_model):
@@ -122,9 +153,12 @@ def test_on_a_device_muon_reads_no_values_and_uses_bfloat16(make_model):
 
 
 def test_a_trainer_takes_muon(make_trainer, make_model):
-    trainer = make_trainer(optim="muon", max_steps=3)
+    options = {"adam_beta1": 0.8, "adam_beta2": 0.97, "adam_epsilon": 1e-7, "weight_decay": 0.1}
+    trainer = make_trainer(optim="muon", max_steps=3, **options)
     assert trainer.args.to_dict()["optim"] == "muon"
     before = {name: each.detach().clone() for name, each in trainer.model.named_parameters()}
     trainer.train()
-    assert {each["muon"] for each in trainer.optimizer.optimizer.param_groups} == {True, False}
+    groups = trainer.optimizer.optimizer.param_groups
+    found = {(each["muon"], each["weight_decay"], each["betas"], each["eps"]) for each in groups}
+    assert found == {(muon, decay, (0.8, 0.97), 1e-7) for muon, decay in ((True, 0.1), (False, 0.1), (False, 0.0))}
     assert not any(torch.equal(each, before[name]) for name, each in trainer.model.named_parameters())

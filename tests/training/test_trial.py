@@ -20,7 +20,7 @@ REST = {"max_steps": 10, "eval_steps": 5, "save_steps": 5, "use_cpu": True}
         ({}, {"report_to": ["abc"]}, "training.report_to: .*abc"),
         ({}, {"fp16": True}, "training.fp16 has no effect on the device cpu: leave it out"),
         ({}, {"bf16": True, "fp16": True}, "training.fp16: At most one of fp16 and bf16"),
-        ({}, {"optim": "adam_of_mine"}, "training.optim: .*adam_of_mine"),
+        ({}, {"optim": "adam_of_mine"}, "training.optim must be one of muon, adamw_torch, .*, not 'adam_of_mine'"),
         ({}, {"max_tokens": 0, "optim": "adam_of_mine"}, r"training.max_tokens must be at least 1, not 0\."),
         ({}, {"adam_beta1": 1.5}, "training.adam_beta1: .*1.5"),
         ({}, {"seed": -1}, "training.seed must be from 0"),

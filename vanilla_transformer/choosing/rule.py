@@ -198,7 +198,7 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice(
             "training.guided_alignment", _GUIDED_ALIGNMENT, "a word aligner shows the model where to look in the source"
         ),
-        Choice("training.optim", MUON, "a model learns in fewer updates than with Adam"),
+        Choice("training.optim", MUON, "a short run learns more with it than with Adam"),
         Choice("training.warmup_steps", warmup, "a fifth of the updates, 4,000 at most"),
         Choice(
             "training.noam_factor",

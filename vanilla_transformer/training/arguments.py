@@ -9,6 +9,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import SchedulerType, Seq2SeqTrainingArguments, get_scheduler
+from transformers.training_args import OptimizerNames
 
 from ..data.forms import check_shares
 from ..data.terms import TERMS
@@ -102,7 +103,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     `fsdp=True` shards the model between processes (FSDP 2, full state dict, each layer a unit), with or without GPUs;
     of `fsdp_config` only `reshard_after_forward` may differ from that.
 
-    `optim` may also be `muon`: see `Muon`. It takes the same rates as Adam, and models need fewer updates with it.
+    `optim` may also be `muon`: see `Muon`. It takes the same rates as Adam, and short runs learn more with it.
 
     Args:
         max_tokens: Maximum padded source tokens of a batch, and maximum padded target tokens (section 5.1: 25,000
@@ -239,6 +240,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         if is_muon:
             self._check_muon()
             self.optim = self.default_optim  # transformers (5.23) does not know it
+        elif self.optim not in [each.value for each in OptimizerNames]:
+            known = ", ".join([MUON, *(each.value for each in OptimizerNames)])
+            raise ValueError(f"optim must be one of {known}, not {self.optim!r}.")
         super().__post_init__()
         self.optim = MUON if is_muon else self.optim
         if self.world_size > 1 and "epoch" in (self.eval_strategy, self.logging_strategy, self.save_strategy):

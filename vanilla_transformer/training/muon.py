@@ -1,4 +1,7 @@
-"""Muon: an optimizer that needs fewer updates than Adam (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/)."""
+"""Muon: an optimizer with which short runs learn more than with Adam.
+
+(Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/)
+"""
 
 import math
 from collections import defaultdict
@@ -34,8 +37,9 @@ class Muon(Optimizer):
     0.2 sqrt(max(m, n)) makes its entries as large as those of Adam's steps, so both take the same learning rates
     (Liu et al. 2025, https://arxiv.org/abs/2502.16982, equation 4).
 
-    `torch.optim.Muon` computes the same for matrices alone, but always in bfloat16, which is far slower on a processor
-    without instructions for it (`scripts/benchmarks/ingredients.py` compares them).
+    `torch.optim.Muon` with `adjust_lr_fn="match_rms_adamw"` computes the same for matrices alone, but always in
+    bfloat16, which is far slower on a processor without instructions for it (`scripts/benchmarks/ingredients.py`
+    compares them).
 
     Args:
         groups: Groups of parameters as for any optimizer, with `muon` True or False. The True ones have only matrices.
@@ -43,7 +47,8 @@ class Muon(Optimizer):
         momentum: mu.
 
     Raises:
-        ValueError: A parameter of a group with `muon: True` is not a matrix.
+        ValueError: A group does not say whether it is `muon`, or has `muon: True` and a parameter that is no matrix;
+            or a state to be loaded is that of another optimizer.
     """
 
     def __init__(
@@ -58,13 +63,30 @@ class Muon(Optimizer):
     ):
         options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(groups, {**options, "momentum": momentum})
-        for group in self._groups(muon=True):
-            for matrix in group["params"]:
-                if matrix.ndim != 2:
-                    raise ValueError(f"Muon is for matrices, not for a parameter of shape {tuple(matrix.shape)}.")
-        # It works on this optimizer's own groups and state, so that schedules and checkpoints see one optimizer.
+        self._begin_adam()
+
+    def _begin_adam(self) -> None:
+        # It works on this optimizer's own groups and state, so that schedules and checkpoints see one optimizer. It
+        # also gives the groups of an old checkpoint the options that AdamW has got since.
         others = self._groups(muon=False)
-        self._adam = AdamW(others, fused=True, **options) if others else None
+        self._adam = AdamW(others, fused=True) if others else None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._begin_adam()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        if not isinstance(param_group.get("muon"), bool):
+            raise ValueError("Every group of parameters of Muon needs `muon`: True for matrices, False for others.")
+        super().add_param_group(param_group)
+        for parameter in param_group["params"] if param_group["muon"] else []:
+            if parameter.ndim != 2:
+                raise ValueError(f"Muon is for matrices, not for a parameter of shape {tuple(parameter.shape)}.")
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if not all("muon" in group for group in state_dict["param_groups"]):
+            raise ValueError("The checkpoint was trained with another optimizer than Muon: set `optim` as it was.")
+        super().load_state_dict(state_dict)
 
     def _groups(self, muon: bool) -> list[dict[str, Any]]:
         return [each for each in self.param_groups if each["muon"] is muon]
@@ -80,19 +102,26 @@ class Muon(Optimizer):
             self._adam.param_groups, self._adam.state = self._groups(muon=False), self.state
             self._adam.step()
         for group in self._groups(muon=True):
-            # Matrices of one shape go together: on a GPU one large product is faster than many small ones.
             by_shape = defaultdict(list)
             for matrix in group["params"]:
                 if matrix.grad is not None:
-                    by_shape[matrix.shape].append((matrix, self._direction(matrix, group["momentum"])))
-            for (rows, columns), pairs in by_shape.items():
-                matrices, directions = zip(*pairs, strict=True)
-                steps = orthogonalized(torch.stack([_whole(each) for each in directions]))
-                size = -group["lr"] * _RMS_OF_ADAM * math.sqrt(max(rows, columns))
-                for matrix, direction, step in zip(matrices, directions, steps, strict=True):
-                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                    matrix.add_(_shared_out_like(direction, step.to(matrix.dtype)), alpha=size)
+                    by_shape[matrix.shape].append(matrix)
+            for matrices in by_shape.values():
+                # On a GPU one large product is faster than many small ones. Elsewhere it only takes more memory.
+                alone = matrices[0].device.type == "cpu" or isinstance(matrices[0], DTensor)
+                together = 1 if alone else len(matrices)
+                for start in range(0, len(matrices), together):
+                    self._step_of(matrices[start : start + together], group)
         return loss
+
+    def _step_of(self, matrices: list[torch.Tensor], group: dict[str, Any]) -> None:
+        """The update of matrices of one shape."""
+        directions = [self._direction(each, group["momentum"]) for each in matrices]
+        steps = orthogonalized(torch.stack([_whole(each) for each in directions]))
+        size = -group["lr"] * _RMS_OF_ADAM * math.sqrt(max(matrices[0].shape))
+        for matrix, direction, step in zip(matrices, directions, steps, strict=True):
+            matrix.mul_(1 - group["lr"] * group["weight_decay"])
+            matrix.add_(_shared_out_like(direction, step.to(matrix.dtype)), alpha=size)
 
     def _direction(self, matrix: torch.Tensor, momentum: float) -> torch.Tensor:
         state = self.state[matrix]
@@ -119,7 +148,7 @@ def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
     """Matrices with about the same singular vectors, and singular values of about 1 (from 0.7 to 1.2).
 
     Five iterations of Newton-Schulz: X <- a X + (b X X' + c X X' X X') X, from X = matrix / its norm. Singular values
-    below a thousandth of the norm stay smaller. A matrix of zeros stays one.
+    below 0.0015 of the norm stay smaller. A matrix of zeros stays one.
 
     Args:
         matrices: Shape (number, rows, columns).
@@ -141,7 +170,7 @@ def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
 def muon_groups(model: PreTrainedModel, decayed: Iterable[str], weight_decay: float) -> list[dict[str, Any]]:
     """Groups of a model's parameters for `Muon`, which gets the matrices of linear layers.
 
-    Embeddings, the output matrix, biases and normalisation belong to Adam.
+    Embeddings, the output matrix over the vocabulary, biases and normalisation belong to Adam.
 
     Args:
         model: Those of its parameters that need no gradient are left out.

@@ -229,7 +229,7 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     # -------------------------------------------------------------------------------- optimizer and schedule
 
     def create_optimizer(self, model: PreTrainedModel | None = None) -> torch.optim.Optimizer:
-        if self.args.optim != MUON:
+        if self.args.optim != MUON or self.optimizer_cls_and_kwargs is not None:
             return super().create_optimizer(model)
         if self.optimizer is None:
             model = self.model if model is None else model
