@@ -49,9 +49,9 @@ def test_updates_are_those_of_torchs_muon_and_of_adamw(decay):
 
     ours, expected = parameters(), parameters()
     begun = [each.detach().clone() for each in ours]
-    groups = [{"params": ours[:3], "muon": True, "weight_decay": decay}, {"params": ours[3:], "muon": False}]
-    groups[1]["weight_decay"] = decay  # and not that of groups without their own
-    optimizer = Muon(groups, weight_decay=0.7, **ADAM)
+    parts = {True: ours[:3], False: ours[3:]}
+    groups = [{"params": part, "muon": muon, "weight_decay": decay} for muon, part in parts.items()]
+    optimizer = Muon(groups, weight_decay=0.7, **ADAM)  # that of groups without their own, and here are none
     others = [
         torch.optim.Muon(expected[:3], lr=ADAM["lr"], weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(expected[3:], weight_decay=decay, fused=True, **ADAM),
