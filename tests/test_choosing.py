@@ -94,6 +94,28 @@ def test_batches_are_smaller_where_updates_would_be_few():
         assert choice.reason.startswith(f"about {updates:,} updates: ")
 
 
+def test_rate_and_warmup_fit_what_is_typed(data, tmp_path):
+    def rates(**typed):
+        found = chosen(facts(30_000), 4, {128: 6000.0}, typed=typed)
+        return found["training.warmup_steps"], found["training.noam_factor"]
+
+    assert rates() == (253, 1.0)
+    assert rates(optim="muon") == rates()
+    assert rates(optim="adamw_torch_fused") == (253, 0.503)  # the square root of 253 / 1,000
+    assert rates(warmup_steps=1000, optim="adamw_torch_fused") == (1000, 1.0)
+    assert rates(warmup_steps=10) == (10, 0.2)  # the square root of 10 / 250
+    assert rates(max_tokens=4096) == (63, 0.502)
+    for wrong in (0, -5, 1.5, "many", None):
+        assert rates(max_tokens=wrong, warmup_steps=wrong) == rates()
+
+    one, other = (
+        chosen_recipe(tmp_path / name, data | typed, minutes=1, speeds=SPEEDS).training
+        for name, typed in (("one", {}), ("other", {"training": "{optim: adamw_torch_fused}"}))
+    )
+    assert other["warmup_steps"] == one["warmup_steps"]
+    assert other["noam_factor"] == pytest.approx(one["noam_factor"] / 2, abs=0.001)
+
+
 def test_chosen_vocabulary_size_can_be_learned():
     numbers = [str(number) for number in range(20)]
     for pairs in (

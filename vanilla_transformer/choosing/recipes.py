@@ -90,7 +90,8 @@ def chosen_recipe(
     if _was_chosen(folder, asked):
         return load_recipe(folder.chosen, rest)
     # With all overrides, so that a mistyped field shows before speeds are measured.
-    data = recipe_of({"data.validation": _HELD_OUT, **overrides}).data
+    typed = recipe_of({"data.validation": _HELD_OUT, **overrides})
+    data = typed.data
     pairs, facts = _text_of(data)
     with alone_in(folder.path):  # so the text and the choices of a run under way stay as they are
         check_start(folder)
@@ -107,7 +108,8 @@ def chosen_recipe(
                 unfit.add("training.cooldown_steps")
             if not phrases or data.mixture or data.stream or data.context_sentences:
                 unfit.add(PHRASES)
-            choices = [each for each in _choices(facts, minutes, device, speeds) if each.field not in unfit]
+            found = _choices(facts, minutes, device, speeds, typed.training)
+            choices = [each for each in found if each.field not in unfit]
         why = next((each.reason for each in choices if each.field == PHRASES and each.value), None)
         chosen = {each.field: json.dumps(each.value) for each in choices} | rest
         letters = yaml.safe_load(chosen["tokenizer.apostrophe_as_letter"])
@@ -158,13 +160,15 @@ def _was_chosen(folder: RunFolder, asked: str) -> bool:
     return False
 
 
-def _choices(facts: TextFacts, minutes: float, device: str, speeds: Mapping[int, float] | None) -> list[Choice]:
+def _choices(
+    facts: TextFacts, minutes: float, device: str, speeds: Mapping[int, float] | None, typed: Mapping[str, Any]
+) -> list[Choice]:
     bf16 = has_bfloat16(chosen_device(device).type == "cpu")
     if speeds is None:
         logger.info("Measuring the speed of this machine ...")
         seconds = min(3.0, minutes)  # for each size, at most a sixtieth of the training
         speeds = measure_speeds(device, least=SIZES[256].worthwhile_from / (60 * minutes), seconds=seconds, bf16=bf16)
-    return choose(facts, minutes, speeds, bf16=bf16)
+    return choose(facts, minutes, speeds, bf16=bf16, typed=typed)
 
 
 def _recipes_to_try(

@@ -47,8 +47,8 @@ _BATCH = 4096  # tokens: a processor trains them nearly twice as fast as 1,024
 # 1,024. English into German (30,000 pairs of Tatoeba), the same time: 22.9 with 4,096 (950 updates), 24.7 with 2,048.
 _FEWEST_UPDATES = 1000
 # Updates of warm-up whose highest rate is the highest. 100,000 pairs of Tatoeba, five minutes of the same core, Muon:
-# BLEU on validation is 17.9 with the rate of 1,000 updates, and 19.4 with 2.5 times that.
-_STEEPEST_WARMUP = 250
+# BLEU on validation is 17.9 with the rate of 1,000 updates, and 19.4 with 2.5 times that. Adam is worse with it.
+_STEEPEST_WARMUP, _STEEPEST_WARMUP_OF_OTHERS = 250, 1000
 # Spanish into Guarani, 15 minutes of the same core: BLEU on validation is 6.7 without and 11.4 with it.
 _GUIDED_ALIGNMENT = 0.1
 
@@ -137,7 +137,14 @@ def _words_of(text: str) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ the rule
 
 
-def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf16: bool) -> list[Choice]:
+def choose(
+    facts: TextFacts,
+    minutes: float,
+    speeds: Mapping[int, float],
+    *,
+    bf16: bool,
+    typed: Mapping[str, Any] | None = None,
+) -> list[Choice]:
     """The rule: fields of a recipe for this text and this time, each with its reason.
 
     Args:
@@ -145,7 +152,10 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         minutes: The time that training may take.
         speeds: Target tokens trained per second, by the width of the model.
         bf16: Whether the device is fast at bfloat16.
+        typed: Fields of `training` that the user sets. Warm-up and rate are chosen to fit `max_tokens`, `warmup_steps`
+            and `optim`.
     """
+    typed = typed or {}
     # A batch is as large as its longer side, and a tenth of it is padding.
     share = 0.9 * facts.words[1] / max(facts.words)
     trained = {width: 60 * minutes * speed * share for width, speed in speeds.items()}
@@ -158,7 +168,9 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
     batch = _BATCH
     while batch > 1024 and tokens / batch < _FEWEST_UPDATES:
         batch //= 2
-    warmup = int(min(4000, max(50, 0.2 * tokens / batch)))
+    batch = _count(typed.get("max_tokens"), batch)
+    warmup = _count(typed.get("warmup_steps"), int(min(4000, max(50, 0.2 * tokens / batch))))
+    steepest = _STEEPEST_WARMUP if typed.get("optim", MUON) == MUON else _STEEPEST_WARMUP_OF_OTHERS
     of_each = tokens / max(1, facts.distinct)
     phrases = facts.distinct <= _MOST_FOR_PHRASES and of_each >= _TOKENS_FOR_PHRASES
     by_speed = f"{tokens / 1e6:,.1f} million target tokens, {share * speeds[width]:,.0f} a second"
@@ -205,8 +217,8 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         Choice("training.warmup_steps", warmup, "a fifth of the updates, 4,000 at most"),
         Choice(
             "training.noam_factor",
-            round(min(1.0, math.sqrt(warmup / _STEEPEST_WARMUP)), 3),
-            f"the highest rate is at most that of {_STEEPEST_WARMUP} updates of warm-up",
+            round(min(1.0, math.sqrt(warmup / steepest)), 3),
+            f"the highest rate is at most that of {steepest:,} updates of warm-up",
         ),
         Choice("training.average_last", 6, "the checkpoints of the last three tenths of the time"),
         Choice("training.metric_for_best_model", "chrf", "tells poor translations apart where BLEU is near 0 for all"),
@@ -217,6 +229,11 @@ def choose(facts: TextFacts, minutes: float, speeds: Mapping[int, float], *, bf1
         *(Choice(f"decoding.{name}", value, "to begin with") for name, value in FIRST_DECODING.items()),
         Choice("evaluation.metrics", ["chrf", "sacrebleu"], ""),
     ]
+
+
+def _count(typed: Any, chosen: int) -> int:
+    """The number that was typed, or else the one that was chosen; what is no count is rejected later."""
+    return typed if isinstance(typed, int) and typed > 0 else chosen
 
 
 def _vocabulary(facts: TextFacts) -> Choice:
