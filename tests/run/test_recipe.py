@@ -296,6 +296,13 @@ def test_field_types_survive_hf_argument_parser(write):
         load_recipe(write(training={"fsdp_config": 3}))
 
 
+def test_hf_argument_parser_reads_our_arguments(tmp_path):
+    words = ["--output_dir", str(tmp_path), "--max_tokens", "1000", "--noam_factor", "0.5", "--report_to", "none"]
+    [arguments] = HfArgumentParser(VanillaTransformerTrainingArguments).parse_args_into_dataclasses(words)
+    assert (arguments.max_tokens, arguments.noam_factor, arguments.warmup_steps) == (1000, 0.5, 4000)
+    assert arguments.report_to == []
+
+
 def test_fields_without_effect_are_rejected(write):
     known = {field.name for field in dataclasses.fields(VanillaTransformerTrainingArguments)}
     assert {"num_train_epochs", "per_device_train_batch_size"} <= WITHOUT_EFFECT.keys() & known

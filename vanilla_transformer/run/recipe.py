@@ -552,6 +552,7 @@ def _training_fields() -> dict[str, Any]:
     # Not `field.type`: an HfArgumentParser of these arguments changes it in place.
     hints = typing.get_type_hints(VanillaTransformerTrainingArguments)
     known = {f.name: hints[f.name] for f in dataclasses.fields(VanillaTransformerTrainingArguments) if f.init}
+    known["fsdp"] |= bool  # transformers takes True too, but does not say so
     del known["output_dir"]  # the run folder says where
     return known
 

@@ -203,9 +203,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     load_best_model_at_end: bool = True
     predict_with_generate: bool = True
     remove_unused_columns: bool = False
-    report_to: str | list[str] | None = "none"
+    report_to: None | str | list[str] = "none"  # in this order for HfArgumentParser
     logging_nan_inf_filter: bool = False
-    fsdp: bool | str | None = None  # transformers takes True too, but does not say so
     ddp_find_unused_parameters: bool | None = False
     restore_callback_states_from_checkpoint: bool = True
     accelerator_config: dict | str | None = field(default_factory=lambda: {"even_batches": False})
