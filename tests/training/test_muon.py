@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.model.conftest import build_config
 from tests.training.test_devices import Looks
+from vanilla_transformer import VanillaTransformerForSequenceClassification
 from vanilla_transformer.training.muon import Muon, muon_groups, orthogonalized
 
 
@@ -117,9 +119,9 @@ def test_a_copy_takes_the_same_steps(make_model):
     assert mine[0] is not theirs[0]
 
 
-def test_muon_gets_the_matrices_of_linear_layers_and_adam_the_rest(make_model):
-    for options in ({}, {"tie_word_embeddings": False}):
-        model = make_model(**options)
+def test_muon_gets_the_matrices_of_the_layers_and_adam_the_rest(make_model):
+    classifier = VanillaTransformerForSequenceClassification(build_config())
+    for model in (make_model(), make_model(tie_word_embeddings=False), classifier):
         model.model.encoder.layers[0].fc1.weight.requires_grad_(False)
         names = {parameter: name for name, parameter in model.named_parameters()}
         decayed = [name for name in names.values() if name.endswith("fc2.weight")]

@@ -203,7 +203,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     load_best_model_at_end: bool = True
     predict_with_generate: bool = True
     remove_unused_columns: bool = False
-    report_to: None | str | list[str] = "none"  # in this order for HfArgumentParser
+    report_to: None | str | list[str] = "none"  # noqa: RUF036 -- in this order for HfArgumentParser
     logging_nan_inf_filter: bool = False
     ddp_find_unused_parameters: bool | None = False
     restore_callback_states_from_checkpoint: bool = True

@@ -168,17 +168,17 @@ def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
 
 
 def muon_groups(model: PreTrainedModel, decayed: Iterable[str], weight_decay: float) -> list[dict[str, Any]]:
-    """Groups of a model's parameters for `Muon`, which gets the matrices of linear layers.
+    """Groups of a model's parameters for `Muon`, which gets the matrices of its encoder and decoder layers.
 
-    Embeddings, the output matrix over the vocabulary, biases and normalisation belong to Adam.
+    Embeddings, the output matrix over the vocabulary or over classes, biases and normalisation belong to Adam.
 
     Args:
         model: Those of its parameters that need no gradient are left out.
         decayed: Names of the parameters that decay.
         weight_decay: How fast.
     """
-    output, decayed = model.get_output_embeddings(), set(decayed)
-    linear = {id(each.weight) for each in model.modules() if isinstance(each, nn.Linear) and each is not output}
+    layers, decayed = model.named_modules(), set(decayed)
+    linear = {id(each.weight) for name, each in layers if isinstance(each, nn.Linear) and ".layers." in name}
     groups = {
         (muon, decay): {"params": [], "muon": muon, "weight_decay": weight_decay if decay else 0.0}
         for muon in (True, False)
