@@ -96,6 +96,7 @@ def test_batches_are_smaller_where_updates_would_be_few():
 
 def test_rate_and_warmup_fit_what_is_typed(data, tmp_path):
     def rates(**typed):
+        typed = {f"training.{name}": value for name, value in typed.items()}
         found = chosen(facts(30_000), 4, {128: 6000.0}, typed=typed)
         return found["training.warmup_steps"], found["training.noam_factor"]
 
@@ -114,6 +115,20 @@ def test_rate_and_warmup_fit_what_is_typed(data, tmp_path):
     )
     assert other["warmup_steps"] == one["warmup_steps"]
     assert other["noam_factor"] == pytest.approx(one["noam_factor"] / 2, abs=0.001)
+
+
+def test_layers_fit_a_typed_width(data, tmp_path):
+    small, large = chosen(facts(30_000), 4, SPEEDS), chosen(facts(30_000), 480, SPEEDS)
+    assert (small["model.d_model"], large["model.d_model"]) == (128, 256)
+    typed = chosen(facts(30_000), 4, SPEEDS, typed={"model.d_model": 256})
+    of_size = [name for name in small if name.endswith(("layers", "heads", "ffn_dim"))]
+    assert {name: typed[name] for name in of_size} == {name: large[name] for name in of_size}
+    assert len(of_size) == 6
+    assert typed["training.warmup_steps"] < small["training.warmup_steps"]  # fewer updates in the same time
+    for width in (192, "wide", None, [256]):
+        assert chosen(facts(30_000), 4, SPEEDS, typed={"model.d_model": width}) == small
+    recipe = chosen_recipe(tmp_path / "run", data | {"model.d_model": "256"}, minutes=1, speeds=SPEEDS)
+    assert recipe.model["encoder_layers"] == large["model.encoder_layers"]
 
 
 def test_chosen_vocabulary_size_can_be_learned():

@@ -152,14 +152,16 @@ def choose(
         minutes: The time that training may take.
         speeds: Target tokens trained per second, by the width of the model.
         bf16: Whether the device is fast at bfloat16.
-        typed: Fields of `training` that the user sets. Warm-up and rate are chosen to fit `max_tokens`, `warmup_steps`
-            and `optim`.
+        typed: Fields that the user sets, as `training.optim`. Layers, heads and inner width fit a typed `model.d_model`
+            that has a speed; warm-up and rate fit `training.max_tokens`, `training.warmup_steps` and `training.optim`.
     """
     typed = typed or {}
     # A batch is as large as its longer side, and a tenth of it is padding.
     share = 0.9 * facts.words[1] / max(facts.words)
     trained = {width: 60 * minutes * speed * share for width, speed in speeds.items()}
-    width = max(each for each in speeds if trained[each] >= SIZES[each].worthwhile_from)
+    width = typed.get("model.d_model")
+    if width not in [*speeds]:  # a list, for anything may have been typed
+        width = max(each for each in speeds if trained[each] >= SIZES[each].worthwhile_from)
     layers, heads, inner, _ = SIZES[width]
     tokens = trained[width]
     passes = tokens / _tokens_of(facts)
@@ -168,9 +170,9 @@ def choose(
     batch = _BATCH
     while batch > 1024 and tokens / batch < _FEWEST_UPDATES:
         batch //= 2
-    batch = _count(typed.get("max_tokens"), batch)
-    warmup = _count(typed.get("warmup_steps"), int(min(4000, max(50, 0.2 * tokens / batch))))
-    steepest = _STEEPEST_WARMUP if typed.get("optim", MUON) == MUON else _STEEPEST_WARMUP_OF_OTHERS
+    batch = _count(typed.get("training.max_tokens"), batch)
+    warmup = _count(typed.get("training.warmup_steps"), int(min(4000, max(50, 0.2 * tokens / batch))))
+    steepest = _STEEPEST_WARMUP if typed.get("training.optim", MUON) == MUON else _STEEPEST_WARMUP_OF_OTHERS
     of_each = tokens / max(1, facts.distinct)
     phrases = facts.distinct <= _MOST_FOR_PHRASES and of_each >= _TOKENS_FOR_PHRASES
     by_speed = f"{tokens / 1e6:,.1f} million target tokens, {share * speeds[width]:,.0f} a second"
