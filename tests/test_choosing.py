@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import re
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from pathlib import Path
 from unicodedata import normalize
 
@@ -25,7 +25,7 @@ from vanilla_transformer.choosing.search import AS_CHOSEN, Search, candidates_fo
 from vanilla_transformer.data.corpora import read_corpus
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.data.phrases import phrase_pairs
-from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.data.tokenizer import KINDS, TokenizerSettings, learn_tokenizer
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments
@@ -133,13 +133,15 @@ def test_layers_fit_a_typed_width(data, tmp_path):
 
 def test_chosen_vocabulary_size_can_be_learned():
     numbers = [str(number) for number in range(20)]
-    for pairs in (
+    texts = (
         [(row["en"], row["de"]) for row in islice(phrasebook("train"), 10_000)],  # many sentences of few words
         [(f"{one} {other}", f"{other}!") for one in numbers for other in numbers],
-    ):
-        size = chosen(facts_of(pairs), 15, SPEEDS)["tokenizer.vocab_size"]
-        texts = [text for pair in pairs for text in pair]
-        assert len(learn_tokenizer(texts, TokenizerSettings(vocab_size=size))) == size
+    )
+    for pairs, kind in product(texts, KINDS):
+        size = chosen(facts_of(pairs), 15, SPEEDS, typed={"tokenizer.kind": kind})["tokenizer.vocab_size"]
+        sides = [text for pair in pairs for text in pair]
+        assert len(learn_tokenizer(sides, TokenizerSettings(kind=kind, vocab_size=size))) == size
+    assert size == KINDS["wordpiece"]
     [why] = [each.reason for each in choose(facts_of(pairs), 15, SPEEDS, bf16=True) if "vocab_size" in each.field]
     assert why == "only 40 different words: too few for more pieces"
     [why] = [each.reason for each in choose(facts(30_000), 15, SPEEDS, bf16=True) if "vocab_size" in each.field]

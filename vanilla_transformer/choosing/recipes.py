@@ -108,7 +108,7 @@ def chosen_recipe(
                 unfit.add("training.cooldown_steps")
             if not phrases or data.mixture or data.stream or data.context_sentences:
                 unfit.add(PHRASES)
-            sections = {"model": typed.model, "training": typed.training}
+            sections = {"model": typed.model, "training": typed.training, "tokenizer": vars(typed.tokenizer)}
             fields_typed = {f"{each}.{name}": value for each in sections for name, value in sections[each].items()}
             found = _choices(facts, minutes, device, speeds, fields_typed)
             choices = [each for each in found if each.field not in unfit]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import regex
 import torch
 
-from ..data.tokenizer import APOSTROPHE_LETTER, APOSTROPHES, SPECIAL_TOKENS, between_letters
+from ..data.tokenizer import APOSTROPHE_LETTER, APOSTROPHES, KINDS, SPECIAL_TOKENS, between_letters
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..run.loading import chosen_device
@@ -153,7 +153,8 @@ def choose(
         speeds: Target tokens trained per second, by the width of the model.
         bf16: Whether the device is fast at bfloat16.
         typed: Fields that the user sets, as `training.optim`. Layers, heads and inner width fit a typed `model.d_model`
-            that has a speed; warm-up and rate fit `training.max_tokens`, `training.warmup_steps` and `training.optim`.
+            that has a speed; the vocabulary fits `tokenizer.kind`; warm-up and rate fit `training.max_tokens`,
+            `training.warmup_steps` and `training.optim`.
     """
     typed = typed or {}
     # A batch is as large as its longer side, and a tenth of it is padding.
@@ -183,7 +184,7 @@ def choose(
             f"{of_each:,.0f} target tokens are trained for each pair: they help from {_TOKENS_FOR_PHRASES} on, with up "
             f"to {_MOST_FOR_PHRASES:,} pairs",
         ),
-        _vocabulary(facts),
+        _vocabulary(facts, KINDS.get(typed.get("tokenizer.kind"), 0)),
         Choice(
             "tokenizer.apostrophe_as_letter",
             facts.apostrophes[0] < 0.01 and facts.apostrophes[1] > 0.02,
@@ -238,7 +239,7 @@ def _count(typed: Any, chosen: int) -> int:
     return typed if isinstance(typed, int) and typed > 0 else chosen
 
 
-def _vocabulary(facts: TextFacts) -> Choice:
+def _vocabulary(facts: TextFacts, least: int) -> Choice:
     words = sum(facts.words)
     possible = [size for size in VOCABULARIES if size * _TYPES_PER_PIECE <= sum(facts.types)] or VOCABULARIES[:1]
     needed = {size: _WORDS_PER_PIECE if size <= _SMALL else _WORDS_PER_PIECE_BEYOND for size in VOCABULARIES}
@@ -249,6 +250,8 @@ def _vocabulary(facts: TextFacts) -> Choice:
         why = f"only {words:,} running words"
     if pieces < by_words:
         why = f"only {sum(facts.types):,} different words: too few for more pieces"
+    if pieces < least:
+        pieces, why = least, "the smallest of this kind"
     return Choice("tokenizer.vocab_size", pieces, why)
 
 

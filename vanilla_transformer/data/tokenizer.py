@@ -31,7 +31,8 @@ SPECIAL_TOKENS = BOS_TOKEN, PAD_TOKEN, EOS_TOKEN, UNK_TOKEN = ("<s>", "<pad>", "
 """The special tokens in the order of their ids. `<s>` starts the decoder; no text ever needs `<unk>`."""
 BOS_ID, PAD_ID, EOS_ID, UNK_ID = range(len(SPECIAL_TOKENS))
 
-KINDS = ("bpe", "wordpiece")
+# And the smallest vocabulary of each: WordPiece has every byte twice, as the start and as the continuation of a word.
+KINDS = {"bpe": len(SPECIAL_TOKENS) + 256, "wordpiece": len(SPECIAL_TOKENS) + 2 * 256}
 NORMAL_FORMS = ("nfc", "nfkc")
 LARGEST_VOCABULARY = 1_000_000  # four times what the largest multilingual models have
 
@@ -122,12 +123,11 @@ class TokenizerSettings:
             named = ", ".join(map(repr, NORMAL_FORMS))
             raise ValueError(f"tokenizer.normalization is {self.normalization!r}; choose one of {named}")
         check_shares(self.forms, "tokenizer.forms")
-        smallest = len(SPECIAL_TOKENS) + 256 * (2 if self.kind == "wordpiece" else 1)
         if self.vocab_size > LARGEST_VOCABULARY:  # the library would reserve memory for all, and crash
             raise ValueError(f"tokenizer.vocab_size is {self.vocab_size:,}; choose at most {LARGEST_VOCABULARY:,}")
-        if self.vocab_size < smallest:
+        if self.vocab_size < KINDS[self.kind]:
             raise ValueError(
-                f"tokenizer.vocab_size is {self.vocab_size:,}; {self.kind} needs at least {smallest:,}: "
+                f"tokenizer.vocab_size is {self.vocab_size:,}; {self.kind} needs at least {KINDS[self.kind]:,}: "
                 f"{len(SPECIAL_TOKENS)} special tokens and the 256 bytes"
                 + (", each as the start and as the continuation of a word" if self.kind == "wordpiece" else "")
             )
