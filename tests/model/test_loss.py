@@ -220,9 +220,13 @@ def two_passes(tokens, **sizes):
 def test_r_drop_matches_torch_for_any_chunk_size(monkeypatch, smoothing, alpha, logits_at_a_time):
     states, weight, labels = two_passes(7)
     monkeypatch.setitem(loss_vanilla_transformer.LOGITS_AT_A_TIME, "cpu", logits_at_a_time)
+    monkeypatch.setattr(loss_vanilla_transformer, "_LOGITS_OF_DIVERGENCE", 22)  # 2 tokens
     expected = r_drop_by_torch(states, weight, labels, smoothing, alpha)
     got = with_gradients(lambda s, w: linear_cross_entropy(s, w, labels, smoothing, alpha), states, weight)
     assert_equal(got, expected, rtol=1e-5, atol=2e-5)
+    monkeypatch.setattr(loss_vanilla_transformer, "_LOGITS_OF_DIVERGENCE", 5)  # less than one
+    again = with_gradients(lambda s, w: linear_cross_entropy(s, w, labels, smoothing, alpha), states, weight)
+    assert all(map(torch.equal, again, got))
     whole = with_gradients(lambda s, w: cross_entropy(s @ w.T, labels, smoothing, alpha), states, weight)
     assert_equal(whole, expected, rtol=1e-5, atol=2e-5)
 
