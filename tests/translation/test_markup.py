@@ -142,6 +142,34 @@ def test_markup_goes_where_its_words_went():
     assert put_together(marked, "", WordAlignment([], [], [], [])) == "<b></b>{x}"
 
 
+def test_markup_of_an_unchanged_text_stays_where_it_was():
+    for kind, line in (
+        ("placeholders", "Dear {name}, the dog is old."),
+        ("placeholders", "In {city}, Anna sleeps."),
+        ("placeholders", "See http://a.com, then write."),
+        ("placeholders", "Hello, {name}."),
+        ("placeholders", "Hello, {name}!"),
+        ("placeholders", "A {x}: two {y}; three {z}, four."),
+        ("placeholders", 'Click "{button}" now.'),
+        ("placeholders", 'Click "{button}".'),
+        ("placeholders", "The file ({name}) is old."),
+        ("placeholders", "See (http://a.com/x)."),
+        ("placeholders", "It costs €{price}."),
+        ("placeholders", "Is it {x}?"),
+        ("placeholders", "Yes, it is {x}..."),
+        ("html", "One dog. <br>Two cats sleep."),
+        ("html", "Click <img src=x>OK now."),
+        ("html", '"<i>Go!</i>"'),
+        ("xml", 'Click <x id="1"/>here<x id="2"/> now.'),
+        ("xml", '(<g id="1">"a" b</g>), c.'),
+    ):
+        marked = take_apart(line, kind)
+        for pattern in (r"\w+|[^\w\s]", r"\w+|[^\w\s]+"):  # tokenizers that part runs of marks, and those that do not
+            words = re.findall(pattern, marked.text)
+            alignment = WordAlignment(words, words, list(range(len(words))), [1.0] * len(words))
+            assert put_together(marked, marked.text, alignment) == line
+
+
 def test_broken_markup_is_rejected():
     for kind, line, message in (
         ("html", "a <b>x", "<b> is not closed in this line"),

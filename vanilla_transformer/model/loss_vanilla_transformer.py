@@ -18,8 +18,8 @@ LOGITS_AT_A_TIME = {"cpu": 2**24, "cuda": 2**27}
 # The most rows of a chunk in 16 bits on a CPU. The CPU's caches hold more of a small chunk, and oneDNN compiles code
 # for each size of chunk, so there should be few sizes. For the gain see docs/explanation/fast.md.
 _ROWS_OF_CPU_CHUNK = 512
-# On a CPU, R-Drop's divergence of a part of a chunk with about this many logits is computed before that of the next: its
-# many passes over them stay in the processor's cache. For the gain see docs/explanation/fast.md.
+# On a CPU, R-Drop's divergence is computed for about this many logits at a time: its many passes over them stay in the
+# processor's cache. For the gain see docs/explanation/fast.md.
 _LOGITS_OF_DIVERGENCE = 2**18
 # The logarithm of a probability below this is unreliable: float32 soon runs out of smaller numbers.
 _SMALL = 1e-30

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate, chain, zip_longest
 
 from ...attention.weights import WordAlignment
 from .taking_apart import CLOSING, PLACEHOLDER, MarkedLine, Node
@@ -37,10 +38,14 @@ class Layout:
 
     def __init__(self, source_text: str, text: str, alignment: WordAlignment):
         self.source_text, self.text = source_text, text
-        self.source = _word_spans(alignment.source, source_text)
-        self.words = _word_spans(alignment.target, text)
-        self.links = [link if 0 <= link < len(self.source) else None for link in alignment.links]
-        self.links += [None] * (len(self.words) - len(self.links))
+        source = _marks_apart(_word_spans(alignment.source, source_text), source_text)
+        words = _marks_apart(_word_spans(alignment.target, text), text)
+        self.source, self.words = (list(chain.from_iterable(each)) for each in (source, words))
+        self.links: list[int | None] = []
+        places = list(accumulate(map(len, source), initial=0))
+        for parts, link in zip_longest(words, alignment.links[: len(words)], fillvalue=-1):
+            known = 0 <= link < len(source)  # mark k of several was made from mark k, or from the last one
+            self.links += [places[link] + min(k, len(source[link]) - 1) if known else None for k in range(len(parts))]
         self.starts = [start for start, _ in self.source]
         self.parts: list[tuple[str, str | Node]] = []
         self.blanks = 0  # words whose blank has been written
@@ -114,10 +119,13 @@ class Layout:
         rights = (reached[word][0] for word in range(beyond, after) if word in reached)
         to_the_right = child.is_point and (not child.left or child.left.isspace()) and not child.right.isspace()
         near = rights if to_the_right and right in reached else lefts
-        if _is_closing(self.source_text[child.end : parent.end]):  # then the marks of the translation come after it too
-            while high > low and _is_closing(self.text[slice(*self.words[high - 1])]):
+        rest = self.source_text[child.end : parent.end]
+        if _is_closing(rest):  # then as many marks of the translation come after it too
+            last = high - len("".join(rest.split()))
+            while high > max(low, last) and _is_closing(self.text[slice(*self.words[high - 1])]):
                 high -= 1
-        return min(high, next(near, next(rights, low)))
+        found = next(near, None)
+        return min(high, next(rights, low) if found is None else found)
 
 
 def _is_closing(text: str) -> bool:
@@ -137,6 +145,15 @@ def _word_spans(words: Sequence[str], text: str) -> list[tuple[int, int]]:
         start = places[begin] if begin < len(places) else places[-1] + 1
         found.append((start, places[end - 1] + 1 if end > begin else start))
         begin = end
+    return found
+
+
+def _marks_apart(spans: Sequence[tuple[int, int]], text: str) -> list[list[tuple[int, int]]]:
+    """Each word as a list of itself, and a word of marks alone, such as `").`, as its marks: a point may be inside."""
+    found = []
+    for start, end in spans:
+        marks = [(place, place + 1) for place in range(start, end) if not text[place].isspace()]
+        found.append([(start, end)] if any(map(str.isalnum, text[start:end])) or not marks else marks)
     return found
 
 
