@@ -283,7 +283,8 @@ def test_disconnecting_clients_leave_the_queue(batcher, translator):
 
 
 def test_pending_requests_are_answered_before_shutdown(random_translator, expected, sources):
-    waiting_for_more = [*SEARCH_LIMITS, "--batch-milliseconds", "3000"]
+    # It takes longer than a client may take to send or to read.
+    waiting_for_more = [*SEARCH_LIMITS, "--batch-milliseconds", "3000", "--max-seconds", "1"]
     with serving(str(random_translator), *waiting_for_more) as (url, process), ThreadPoolExecutor(8) as clients:
         answers = [clients.submit(post, url, sources[:2]) for _ in range(8)]
         wait_for_queue_size(url, 8)
@@ -414,6 +415,8 @@ def test_ctranslate2_backend_matches_the_library(random_translator, sources, tmp
     for texts, translations in ((["", *sources, " "], ["", *expected, ""]), ([""], [""])):
         assert backend.translate(texts, Wish()) == [{"translations": text} for text in translations]
     assert backend.has_alignments is False
+    with pytest.raises(ValueError, match="max_new_tokens is 5,000, "):  # before any request
+        load_backend("ctranslate2", str(tmp_path / "exported"), num_beams=1, max_tokens=5000)
     with pytest.raises(HTTPException, match="cannot align words, as markup needs it: leave markup out"):
         _wish_of(TranslationRequest(texts=["x"], markup="xml"), backend, LIMITS)
 

@@ -358,6 +358,8 @@ def test_invalid_options_are_rejected(tmp_path):
         ("--top-k 5", "are for --sample"),
         ("--sample --n-best 3 --num-beams 4", "Give --sample or --num-beams, not both"),
         ("--sample --temperature 0", "--temperature must be above 0"),
+        ("--num-beams 1 --length-penalty 0.6", "--length-penalty is for a beam search: leave it out"),
+        ("--sample --length-penalty 0.6", "--length-penalty is for a beam search: give it or --sample, not both"),
         ("--longest 0", "--longest must be at least 1"),
         ("--backend abacus", "There is no backend 'abacus': choose torch or ctranslate2"),
         ("--backend ctranslate2 --attention", "--attention is for --backend torch"),

@@ -105,6 +105,8 @@ def test_workers_and_threads_change_no_translation(exported, tokenizer):
     assert list(translate_lines(exported, tokenizer, [SENTENCES], **options)) == alone
     assert sum(steps) == 5
     before = torch.get_num_threads()
+    assert exported.translator(2)[0] is exported.translator(2)[0]  # loaded once
+    assert exported.translator(2)[0] is not exported.translator(2, anew=True)[0]
     try:
         for threads in (1, 3):  # one batch is shared among them
             torch.set_num_threads(threads)

@@ -156,6 +156,27 @@ def test_constraints_are_terms_as_tokenized_in_translations(tokenizer):
         assert any(ids[i : i + len(each)] == each for each in alternatives for i in range(len(ids))), text
 
 
+def test_a_term_that_a_line_repeats_is_tokenized_once(tokenizer):
+    calls = []
+
+    class Counting:
+        def __call__(self, **given):
+            calls.append(given)
+            return tokenizer(**given)
+
+        def decode(self, *given, **options):
+            return tokenizer.decode(*given, **options)
+
+    glossary, counting, of = Glossary([("dog", "Hund|Hündin")]), Counting(), {}
+    for line in ("dog", "dog " * 50):
+        calls.clear()
+        terms = glossary.find(line)
+        constraints_of(terms, line, counting)
+        used_terms(terms, "Hund " * 50, counting)
+        of[line] = len(calls)
+    assert of["dog"] == of["dog " * 50] > 0
+
+
 def test_used_terms_are_found_in_translations(tokenizer):
     glossary = Glossary([("dog", "Hund|rot"), ("Anna", None), ("cat", "Hund")])
     for line, translation, expected in (

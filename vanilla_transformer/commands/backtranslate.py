@@ -81,7 +81,7 @@ def backtranslate(
     from ..translation.synthetic import synthesize
 
     options = search_options(num_beams, None, length_penalty, max_tokens)
-    options |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
+    options |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams, length_penalty)
     check_positive(longest=longest, chunk_lines=chunk_lines, workers=workers, batch_tokens=batch_tokens)
     if not 1 <= max_length_ratio < math.inf:
         raise UsageError(f"--max-length-ratio must be at least 1 and finite, not {max_length_ratio:g}.")

@@ -70,7 +70,8 @@ def serve(
 
     use_memory_well()
     limits = server.Limits(max_characters, max_texts, max_body, max_seconds, max_waiting, max_terms)
-    loaded = load_backend(backend, model, num_beams, max_tokens, device, int8=quantize is not None, precision=precision)
+    options = {"int8": quantize is not None, "precision": precision, "batch_tokens": batch_tokens}
+    loaded = load_backend(backend, model, num_beams, max_tokens, device, **options)
     # From now on. They name lines of a file, which a request has not, and may quote its text; clients could fill the
     # log with them.
     logging.getLogger("vanilla_transformer.translation").setLevel(logging.ERROR)

@@ -130,7 +130,7 @@ def translate(
     from ..files import replaced_file
 
     search = search_options(None if sample else num_beams, n_best, length_penalty, max_tokens)
-    search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams)
+    search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams, length_penalty)
     if n_best or json:
         search["return_dict_in_generate"] = not sample
     check_engine(backend, quantize, precision, device)
@@ -337,13 +337,17 @@ def search_options(
         raise UsageError(f"--n-best {n_best} needs --num-beams of at least {n_best}, not {num_beams}.")
     if length_penalty is not None and not math.isfinite(length_penalty):
         raise UsageError(f"--length-penalty must be finite, not {length_penalty}.")
+    if length_penalty is not None and num_beams == 1:
+        raise UsageError("--length-penalty is for a beam search: leave it out, or give --num-beams of 2 or more.")
     # Otherwise the model's own number would count, which may be more than the beams asked for.
     options = {"num_beams": num_beams, "num_return_sequences": n_best or 1}
     options |= {"length_penalty": length_penalty, "max_new_tokens": max_tokens}
     return {name: value for name, value in options.items() if value is not None}
 
 
-def sampling_options(sample: bool, temperature: float, top_k: int, top_p: float, seed: int | None, num_beams) -> dict:
+def sampling_options(
+    sample: bool, temperature: float, top_k: int, top_p: float, seed: int | None, num_beams, length_penalty
+) -> dict:
     """The options of `generate()` for --sample; a seed is set for the whole process."""
     if not sample:
         if (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, None):
@@ -351,6 +355,8 @@ def sampling_options(sample: bool, temperature: float, top_k: int, top_p: float,
         return {}
     if num_beams not in (None, 1):
         raise UsageError("Give --sample or --num-beams, not both.")
+    if length_penalty is not None:
+        raise UsageError("--length-penalty is for a beam search: give it or --sample, not both.")
     if not 0 < temperature < math.inf or top_k < 0 or not 0 < top_p <= 1:
         raise UsageError(
             "--temperature must be above 0 and finite, --top-k at least 0, and --top-p above 0 and at most 1."

@@ -72,8 +72,9 @@ def load_backend(
     *,
     int8: bool = False,
     precision: str = "float32",
+    batch_tokens: int = 4096,
 ) -> Backend:
-    """Loads a model, as `load_engine` does.
+    """Loads a model, as `load_engine` does, and translates a word, so that what cannot work is known at once.
 
     Args:
         kind: torch or ctranslate2.
@@ -83,6 +84,7 @@ def load_backend(
         max_tokens: Tokens that a translation may have; None: the model's own limit.
         device: Where the model runs, as for `chosen_device`.
         int8, precision: As for `load_engine`.
+        batch_tokens: Padded source tokens that are translated together, at most.
     """
     loaded, tokenizer = load_engine([model], kind, device, int8=int8, precision=precision)
     given = {"num_beams": num_beams, "max_new_tokens": max_tokens, "num_return_sequences": 1}
@@ -105,7 +107,8 @@ def load_backend(
         asked |= {"markup": wish.markup, "keep_numbers": wish.keep_numbers, "to": wish.to}
         asked |= {"casing": casing() if wish.recase else None, "spelling": spelling() if wish.respell else None}
         asked |= {"punctuation": punctuation if wish.repunctuate else None}
-        found = translate_lines(loaded, tokenizer, [texts], longest=LONGEST, **asked, **options)
+        asked |= {"longest": LONGEST, "batch_tokens": batch_tokens}
+        found = translate_lines(loaded, tokenizer, [texts], **asked, **options)
         answers = []
         for best, *_ in found:
             answer: dict = {"translations": best.text}
@@ -122,6 +125,8 @@ def load_backend(
             answers.append(answer)
         return answers
 
+    languages = tuple(target_languages(tokenizer))
+    translate(["a"], Wish(to=languages[0] if languages else None))
     return Backend(
         translate,
         lambda text: len(tokenizer(text).input_ids),
@@ -130,7 +135,7 @@ def load_backend(
         is_calibrated=calibration is not None,
         has_alignments=kind == "torch",
         has_words=find_spec("rapidfuzz") is not None and counts is not None,
-        languages=tuple(target_languages(tokenizer)),
+        languages=languages,
         context_sentences=context_settings(tokenizer).sentences,
     )
 

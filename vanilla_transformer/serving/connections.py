@@ -84,11 +84,9 @@ def listen(app, host: str, port: int, bounds: Bounds) -> None:
     log["filters"] = {"sparing": {"()": SparingFilter}}
     log["handlers"]["default"]["filters"] = ["sparing"]
     log["loggers"]["asyncio"] = {"filters": ["sparing"]}
-    # At the end it waits at most 30 seconds for clients that do not read their answers.
     uvicorn.run(
         app, host=host, port=port, http=partial(BoundedConnection, bounds), ws="none", loop="asyncio",
-        backlog=bounds.backlog, timeout_keep_alive=IDLE_SECONDS, timeout_graceful_shutdown=30, access_log=False,
-        log_config=log,
+        backlog=bounds.backlog, timeout_keep_alive=IDLE_SECONDS, access_log=False, log_config=log,
     )  # fmt: skip
 
 
@@ -149,7 +147,8 @@ class BoundedConnection(H11Protocol):
     def shutdown(self) -> None:
         if not self.transport.is_closing():
             super().shutdown()
-            self._expect_reading()
+            if not self._is_answering():
+                self._expect_reading()
 
     def timeout_keep_alive_handler(self) -> None:
         # If the whole process stood still, requests may have arrived and be unread. The event loop reads them before

@@ -60,17 +60,19 @@ class ExportedModel:
         check_supported(self.generation_config, "CTranslate2", self.folder / "generation_config.json")
         settings = read_json(self.folder / "config.json", _REMEDY)
         self.positions = settings.get("positions", POSITIONS)  # tokens that a source or a translation may have
+        self._loaded: tuple[Translator, int] | None = None
 
     @staticmethod
     def is_in(folder: Path) -> bool:
         """Whether a folder holds a model for CTranslate2."""
         return (folder / "model.bin").is_file() and (folder / "shared_vocabulary.json").is_file()
 
-    def translator(self, threads: int | None) -> tuple["Translator", int]:
-        """Loads the model onto its device (for "auto" a GPU if CTranslate2 finds one).
+    def translator(self, threads: int | None, anew: bool = False) -> tuple["Translator", int]:
+        """Loads the model onto its device (for "auto" a GPU if CTranslate2 finds one), unless it is there already.
 
         Args:
             threads: How many translate side by side; None: as many as torch has on a CPU, one on a GPU.
+            anew: Whether to load it in any case.
 
         Returns:
             The translator, and its number of threads.
@@ -89,6 +91,8 @@ class ExportedModel:
             threads = torch_threads if device == "cpu" else 1
         if threads > 1 and device != "cpu":
             raise ValueError("Several workers are for a CPU: choose the device cpu, or one worker.")
+        if self._loaded is not None and self._loaded[1] == threads and not anew:
+            return self._loaded
         # Each thread has sentences of its own. Threads that share products, as by CTranslate2's default, wait for each
         # other so often that two of them can be slower than one.
         try:
@@ -96,7 +100,8 @@ class ExportedModel:
         except (RuntimeError, ValueError) as error:
             raise ValueError(f"CTranslate2 cannot load {self.folder} ({error}). {_REMEDY}") from error
         torch.set_num_threads(torch_threads)  # both have one OpenMP, in which CTranslate2 has just set the number
-        return translator, threads
+        self._loaded = translator, threads
+        return self._loaded
 
 
 class Ctranslate2Engine:
@@ -145,10 +150,11 @@ class Ctranslate2Engine:
         """
         import ctranslate2
 
-        if self.decoding.do_sample:  # a worker's generator is seeded when it first draws
+        draws = self.decoding.do_sample
+        if draws:  # a worker's generator is seeded when it first draws: each time there must be new workers
             ctranslate2.set_random_seed(int(torch.randint(2**31, ())))
-        asked = None if workers == 1 and not self.decoding.do_sample else workers
-        self._translator, self._threads = self.model.translator(asked)
+        asked = None if workers == 1 and not draws else workers
+        self._translator, self._threads = self.model.translator(asked, anew=draws)
         yield
 
     def translate(self, batches: Sequence[Batch]) -> Iterator[list[Hypothesis]]:

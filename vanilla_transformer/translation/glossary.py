@@ -202,14 +202,13 @@ def constraints_of(terms: Sequence[FoundTerm], line: str, tokenizer: PreTrainedT
     script without spaces always may.
     """
     behind_signs = {each.targets for each in terms if each.start and not line[each.start - 1].isspace()}
-    return [
-        [
-            ids
-            for target in _spellings(each.targets)
-            for ids in _token_ids(target, tokenizer, each.targets in behind_signs)
+    found = {  # once for a term that the line has many times
+        targets: [
+            ids for target in _spellings(targets) for ids in _token_ids(target, tokenizer, targets in behind_signs)
         ]
-        for each in terms
-    ]
+        for targets in {each.targets for each in terms}
+    }
+    return [found[each.targets] for each in terms]
 
 
 def _spellings(targets: Iterable[str]) -> list[str]:
@@ -240,11 +239,12 @@ def used_terms(
     in the line twice must be in the translation twice.
     """
     taken: dict[tuple[str, ...], int] = {}  # the end of the last place of these targets
+    different = {each.targets for each in terms}
+    spellings = {targets: [_as_written(each, tokenizer) for each in _spellings(targets)] for targets in different}
     found = []
     for each in terms:
-        spellings = [_as_written(target, tokenizer) for target in _spellings(each.targets)]
-        begin = taken.get(each.targets, 0)
-        places = [(start, -len(text), text) for text in spellings for start in _places(text, translation, begin)]
+        begin, texts = taken.get(each.targets, 0), spellings[each.targets]
+        places = [(start, -len(text), text) for text in texts for start in _places(text, translation, begin)]
         if places:
             start, _, used = min(places)  # the first; of those that begin there the longest
             taken[each.targets] = start + len(used)
