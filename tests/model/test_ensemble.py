@@ -111,6 +111,16 @@ def test_mismatched_or_missing_members_are_rejected():
             EnsembleForConditionalGeneration(models)
 
 
+def test_what_an_ensemble_cannot_do_is_refused(ensemble, sources):
+    with pytest.raises(ValueError, match="leave assistant_model out"):
+        ensemble.generate(**sources, assistant_model=ensemble.models[0])
+    for options in ({"num_beams": 1}, {"num_beams": 2}):
+        with pytest.raises(ValueError, match="ask its members for theirs"):
+            ensemble.generate(**sources, **options, output_hidden_states=True, return_dict_in_generate=True)
+    logits, *_ = ensemble(**sources, decoder_input_ids=torch.full((5, 2), 4), return_dict=False)
+    assert logits.shape == (5, 2, 40)
+
+
 def test_saving_an_ensemble_raises(ensemble, tmp_path):
     with pytest.raises(NotImplementedError, match="its members"):
         ensemble.save_pretrained(tmp_path / "ensemble")

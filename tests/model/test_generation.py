@@ -1,6 +1,7 @@
 """generate(): the cache and the batch change nothing; the paper's beam search and length limit."""
 
 import copy
+import logging
 
 import pytest
 import torch
@@ -71,6 +72,32 @@ def test_beam_cut_at_the_limit_ignores_its_neighbours(tiny_model, unlabelled):
 
     together, alone = cut(unlabelled, [6, 4]), cut({"input_ids": unlabelled["input_ids"][1:, :4]}, [4])
     assert without_padding(together[1]) == without_padding(alone[0])
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+def test_neither_padding_nor_a_forced_end_makes_limits_depend_on_neighbours(tiny_model, unlabelled, strategy):
+    model = tiny_model()
+    model.generation_config.update(max_length_offset=2, suppress_tokens=[1, 2], pad_token_id=1)
+    sources, options = unlabelled["input_ids"].masked_fill(unlabelled["attention_mask"] == 0, 1), STRATEGIES[strategy]
+    for forced in ({}, {"forced_eos_token_id": 7}):
+        together = model.generate(sources, **options, **forced)  # transformers infers the mask
+        assert together.tolist() == model.generate(**unlabelled, **options, **forced).tolist()
+        alone = model.generate(sources[1:, :4], **options, **forced)
+        assert [len(without_padding(row)) - 1 for row in together] == [6 + 2, 4 + 2]
+        assert without_padding(together[1]) == without_padding(alone[0])
+
+
+def test_given_config_and_prefix_work_with_the_papers_limit(tiny_model, unlabelled, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    model, config = tiny_model(), GenerationConfig(num_beams=2, do_sample=False, eos_token_id=2)
+    expected = model.generate(**unlabelled, num_beams=2)
+    found = model.generate(**unlabelled, generation_config=config)
+    assert found.tolist() == expected.tolist()
+    assert (config.max_length, "deprecated" in caplog.text) == (None, False)
+    start, prefix = model.config.decoder_start_token_id, torch.randint(5, 20, (2, 9))
+    for begun, expected_length in ((prefix, 11), (torch.cat((torch.full((2, 1), start), prefix), dim=1), 11)):
+        found = model.generate(**unlabelled, decoder_input_ids=begun, max_length_offset=0, suppress_tokens=[1, 2])
+        assert found.shape[1] == expected_length
 
 
 def test_length_limit_applies_per_sentence():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 from .conftest import TRANSLATOR
 
@@ -82,12 +83,13 @@ def test_both_or_neither_of_ids_and_embeddings_raises(tiny_model, inputs, both):
         model.model.decoder(input_ids=ids, inputs_embeds=embeddings)
 
 
-def test_encoder_outputs_can_be_a_tuple(tiny_model, inputs):
+def test_encoder_outputs_can_be_a_tuple_or_other_outputs(tiny_model, inputs):
     model = tiny_model()
     encoded = model.model.encoder(inputs["input_ids"], inputs["attention_mask"], return_dict=False)
     assert isinstance(encoded, tuple)
-    again = model(encoder_outputs=encoded, **{name: inputs[name] for name in ("attention_mask", "decoder_input_ids")})
-    assert torch.equal(again.logits, model(**inputs).logits)
+    rest = {name: inputs[name] for name in ("attention_mask", "decoder_input_ids")}
+    for given in (encoded, [*encoded], BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=encoded[0])):
+        assert torch.equal(model(encoder_outputs=given, **rest).logits, model(**inputs).logits)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -1,6 +1,10 @@
 """`pipeline("translation")` has the inputs and outputs of transformers 4, for any translation model."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from transformers import pipeline
@@ -8,6 +12,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from vanilla_transformer import Glossary, TokenizerSettings, learn_tokenizer, translate
 from vanilla_transformer.data.terms import TERM_MARKERS
+from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.model.pipeline_vanilla_transformer import TranslationPipeline
 from vanilla_transformer.run.recipe import DataSettings, Recipe
 
@@ -152,6 +157,53 @@ def test_call_options_override_pipeline_options(model, tokenizer):
     short = pipeline("translation", model=model, tokenizer=tokenizer, max_length=3, return_tensors=True)
     assert len(short(TEXTS[2])[0]["translation_token_ids"]) <= 3
     assert len(short(TEXTS[2], max_length=6, eos_token_id=None)[0]["translation_token_ids"]) == 6
+
+
+def test_call_options_take_pipeline_options_back(model, tokenizer, tmp_path):
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    calibration = Calibration(50.0, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(tmp_path))
+    (tmp_path / "confidence.json").write_text(json.dumps(calibration.to_json()))
+    translator = pipeline("translation", model=str(tmp_path), return_confidence=True, max_new_tokens=3)
+    assert set(translator(TEXTS[0])[0]) == {"translation_text", "confidence"}
+    assert set(translator(TEXTS[0], return_confidence=False)[0]) == {"translation_text"}
+    soft = pipeline("translation", model=model, tokenizer=tokenizer, terms="soft")
+    glossary = Glossary([("dog", "Hund")])
+    with pytest.raises(ValueError, match="knows no soft terms"):
+        soft(TEXTS[0], glossary=glossary)
+    assert soft(TEXTS[0], glossary=glossary, terms="hard", num_beams=2, max_new_tokens=9)
+
+
+def test_a_revision_has_its_own_languages_and_calibration(model, tokenizer, tmp_path):
+    """In another process, whose cache is made here as `huggingface_hub` makes it."""
+    repository = tmp_path / "models--user--name"
+    for name, commit, source, threshold in (("main", "a" * 40, "fr", 50.0), ("v1", "b" * 40, "en", 77.0)):
+        folder = repository / "snapshots" / commit
+        (repository / "refs").mkdir(parents=True, exist_ok=True)
+        (repository / "refs" / name).write_text(commit)
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        calibration = Calibration(threshold, 0.5, {"mean_surprisal": -0.5}, weights_sha256=sha256_of_weights(folder))
+        (folder / "confidence.json").write_text(json.dumps(calibration.to_json()))
+        (folder / "recipe.yaml").write_text(Recipe(DataSettings(source, "de", "a.tsv", "b.tsv")).to_yaml())
+    program = """
+import vanilla_transformer
+from transformers import pipeline
+
+found = [
+    pipeline(f"translation_{source}_to_de", model="user/name", **options)._calibration.threshold
+    for source, options in (("fr", {}), ("en", {"revision": "v1"}))
+]
+try:
+    pipeline("translation_fr_to_de", model="user/name", revision="v1")
+except ValueError as error:
+    print(found, error)
+"""
+    offline = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | offline, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.startswith("[50.0, 77.0] user/name translates en to de, not fr to de"), done.stderr
 
 
 def test_a_streamer_sees_every_token(translator, tokenizer):

@@ -143,6 +143,10 @@ def test_configuration_cannot_fetch_attention_code(tmp_path, name, value):
                 load.from_pretrained(tmp_path)
         with pytest.raises(ValueError, match="may be fetched code"):
             VanillaTransformerConfig.from_json_file(tmp_path / "config.json")
+        hidden = fields | {"attribute_map": {"harmless": name}, "harmless": value}
+        (tmp_path / "config.json").write_text(json.dumps(hidden))
+        with pytest.raises(ValueError, match=r"config\.json has an attribute_map, which could hide other fields"):
+            kind.from_pretrained(tmp_path)
 
 
 def test_callers_attention_overrides_the_files(tmp_path):

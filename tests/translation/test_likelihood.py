@@ -240,6 +240,9 @@ def test_calibration_round_trips_only_beside_its_weights(tmp_path):
         json.dumps({**good, "weights": {}}),
         json.dumps({**good, "intercept": float("nan")}),
         json.dumps({**good, "dropout_samples": -1}),
+        json.dumps({**good, "dropout_samples": 10**9}),
+        json.dumps({**good, "seed": "x"}),
+        json.dumps({**good, "seed": 2**70}),
         json.dumps({**good, "weights": {"dropout_deviation": 1.0}}),
         json.dumps({**good, "more": 1}),
     ):

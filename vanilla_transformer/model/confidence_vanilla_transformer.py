@@ -28,6 +28,7 @@ SIGNALS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "dropout_deviation": lambda tokens, samples: _deviation(samples) / len(tokens),
 }
 PLAIN_SIGNALS = ("mean_surprisal", "largest_surprisal")  # those that need no dropout
+_MOST_SAMPLES = 10_000  # more take memory, and tell no more
 _LEAST = 1e-6  # nats: float32 has no surprisal nearer to 0
 
 
@@ -73,10 +74,10 @@ class Calibration:
         if unknown or not self.weights or not all(math.isfinite(each) for each in numbers):
             raise ValueError(f"weights must name some of {', '.join(SIGNALS)}, and all numbers must be finite")
         needed = self.weights.keys() - {*PLAIN_SIGNALS}
-        if type(self.dropout_samples) is not int or self.dropout_samples < (2 if needed else 0):
-            least = 2 if needed else 0
-            found = self.dropout_samples
-            raise ValueError(f"dropout_samples must be a whole number of at least {least}, not {found!r}")
+        bounds = {"dropout_samples": (2 if needed else 0, _MOST_SAMPLES), "seed": (0, 2**32 - 1)}
+        for name, (least, most) in bounds.items():
+            if type(found := getattr(self, name)) is not int or not least <= found <= most:
+                raise ValueError(f"{name} must be a whole number from {least} to {most:,}, not {found!r:.100}")
 
     def confidence(self, tokens: Sequence[float], samples: Sequence[float] = ()) -> float:
         """The probability that a translation is good, from 0 to 1.

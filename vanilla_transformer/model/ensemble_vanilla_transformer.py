@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.utils import can_return_tuple
 
 from .generation_vanilla_transformer import PaperGeneration
 from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerPreTrainedModel
@@ -42,6 +43,15 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
         """How many tokens all members can take; None: any number."""
         return min((each.positions for each in self.models if each.positions is not None), default=None)
 
+    def generate(self, *args, **kwargs):
+        """As a member does. Raises ValueError for an assistant model."""
+        if kwargs.get("assistant_model") is not None:
+            raise ValueError(
+                "An ensemble has no cache, as a search with an assistant needs: leave assistant_model out."
+            )
+        return super().generate(*args, **kwargs)
+
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -51,6 +61,7 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
         encoder_outputs: BaseModelOutput | tuple | None = None,
         labels: torch.LongTensor | None = None,
         output_attentions: bool = False,
+        output_hidden_states: bool | None = False,
         **kwargs,
     ) -> Seq2SeqLMOutput:
         """Scores every next token of the target.
@@ -63,13 +74,19 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
             encoder_outputs: The members' states side by side, (batch, source, sum of d_model).
             labels: (batch, target) the target with its `</s>`, -100 where nothing is to be predicted.
             output_attentions: Whether to return `cross_attentions`.
+            output_hidden_states: There are none.
             **kwargs: Whatever else `generate` passes; not used.
 
         Returns:
             `logits` (batch, target, vocab_size), the averaged log-probabilities; with `labels` the `loss`, their
             negative log-likelihood in nats per token; `cross_attentions` of the last layers that all members have, each
             (batch, heads of all members, target, source).
+
+        Raises:
+            ValueError: Hidden states are asked for.
         """
+        if output_hidden_states:
+            raise ValueError("An ensemble has no hidden states of its own: ask its members for theirs.")
         if labels is not None and decoder_input_ids is None:
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         if encoder_outputs is None:
@@ -105,7 +122,7 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
 
     def prepare_inputs_for_generation(self, input_ids: torch.LongTensor, **kwargs) -> dict:
         """All tokens so far, as there is no cache."""
-        names = ("attention_mask", "encoder_outputs", "output_attentions")
+        names = ("attention_mask", "encoder_outputs", "output_attentions", "output_hidden_states")
         return {"decoder_input_ids": input_ids, **{name: kwargs.get(name) for name in names}}
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:

@@ -180,7 +180,12 @@ class PaperGeneration:
             stopping_criteria = StoppingCriteriaList([*(stopping_criteria or []), constraints])
         limits = self._source_lengths_and_maximum(inputs, generation_config, ours["max_length_offset"], kwargs)
         if limits is not None:
-            lengths, kwargs["max_length"] = limits
+            lengths, longest = limits
+            if generation_config is None:
+                kwargs["max_length"] = longest
+            else:  # transformers warns of a config beside other settings
+                generation_config = copy.deepcopy(generation_config)
+                generation_config.max_length = longest
             stopping_criteria = StoppingCriteriaList(stopping_criteria or [])
             stopping_criteria.append(SourceLengthLimit(lengths, ours["max_length_offset"]))
         unknown = {
@@ -216,20 +221,31 @@ class PaperGeneration:
             bounds += [wanted_max_length(generation_config), generation_config.max_new_tokens]
         if offset is None or any(bound is not None for bound in bounds):
             return None
-        lengths = self._source_lengths(inputs, kwargs)
+        lengths = self._source_lengths(inputs, generation_config or saved, kwargs)
         longest = 1 + int(lengths.max()) + offset  # with the start token
+        if self._setting("forced_eos_token_id", generation_config or saved, kwargs) is not None:
+            longest += 1  # no translation gets there: an end would be forced on the longest of this batch alone
         if (wanted := wanted_max_length(saved)) is not None:
             longest = min(longest, wanted)
         longest = min(longest, self.positions or longest)
         begun = kwargs.get("decoder_input_ids")  # a translation has at least one token more than it began with
-        return lengths, longest if begun is None else max(longest, begun.shape[1] + 1)
+        if begun is None:
+            return lengths, longest
+        start = self._setting("decoder_start_token_id", generation_config or saved, kwargs)
+        prepended = start is not None and bool((begun[:, 0] != start).all())  # by transformers
+        return lengths, max(longest, begun.shape[1] + 1 + prepended)
 
     @property
     def positions(self) -> int | None:
         """How many tokens a source or a translation may have, if positions are learned; None: any number."""
         return self.config.max_position_embeddings if self.config.position_embedding_type == "learned" else None
 
-    def _source_lengths(self, inputs, kwargs: dict) -> torch.LongTensor:
+    def _setting(self, name: str, config: GenerationConfig, kwargs: dict):
+        """A field of the generation config as transformers finds it: the call's, its config's, or the model's."""
+        given = (kwargs.get(name), getattr(config, name, None), getattr(self.generation_config, name, None))
+        return next((each for each in given if each is not None), None)
+
+    def _source_lengths(self, inputs, config: GenerationConfig, kwargs: dict) -> torch.LongTensor:
         """(batch,) tokens of each source."""
         if (mask := kwargs.get("attention_mask")) is not None:
             return mask.sum(dim=1).long()
@@ -240,6 +256,9 @@ class PaperGeneration:
             return torch.ones(1, dtype=torch.long, device=self.device)
         if not isinstance(sources, torch.Tensor):
             sources = sources[0]
+        pad = self._setting("pad_token_id", config, kwargs)
+        if pad is not None and sources.dim() == 2 and not sources.is_floating_point():  # as transformers infers a mask
+            return (sources != pad).sum(dim=1)
         return torch.full((sources.shape[0],), sources.shape[1], device=sources.device)
 
     # ------------------------------------------------------------ transformers' private hooks, 5.17 to 5.23

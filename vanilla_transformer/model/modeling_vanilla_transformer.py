@@ -24,7 +24,7 @@ from transformers.modeling_outputs import (
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
@@ -637,6 +637,9 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
                 **kwargs,
             )
         elif not isinstance(encoder_outputs, BaseModelOutput):
+            if isinstance(encoder_outputs, ModelOutput):  # of another class, with other fields
+                names = ("last_hidden_state", "hidden_states", "attentions")
+                encoder_outputs = [encoder_outputs.get(name) for name in names]
             encoder_outputs = BaseModelOutput(*encoder_outputs)
         if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
             decoder_input_ids = self.shift_right(input_ids)

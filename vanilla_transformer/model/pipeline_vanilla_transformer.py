@@ -115,7 +115,7 @@ class TranslationPipeline(Pipeline):
         tgt_lang: str | None = None,
         truncation: bool | str | None = None,
         glossary=None,
-        terms: str = "hard",
+        terms: str | None = None,
         **generate_options,
     ) -> tuple[dict, dict, dict]:
         unknown = generate_options.keys() - _GENERATION_FIELDS
@@ -123,10 +123,10 @@ class TranslationPipeline(Pipeline):
             raise ValueError(f"A translation pipeline takes no {', '.join(sorted(unknown))}.")
         named = LANGUAGES_TASK.fullmatch(self.task or "")
         preprocess = {"truncation": truncation} if truncation is not None else {}
-        if terms not in ("hard", "soft"):
+        if terms not in (None, "hard", "soft"):
             raise ValueError(f"terms must be hard or soft, not {terms!r:.100}.")
-        if glossary is not None:
-            preprocess |= {"glossary": glossary, "terms": terms}
+        preprocess |= {"terms": terms} if terms is not None else {}
+        preprocess |= {"glossary": glossary} if glossary is not None else {}
         if src_lang or tgt_lang or named:
             preprocess["languages"] = {
                 "src_lang": src_lang or (named and named[1]),
@@ -141,8 +141,8 @@ class TranslationPipeline(Pipeline):
         forward = dict(generate_options)
         if return_scores is not None:
             forward["return_scores"] = return_scores
-        if return_confidence:
-            forward["calibration"] = self._calibration
+        if return_confidence is not None:
+            forward["calibration"] = self._calibration if return_confidence else None
         return preprocess, forward, {name: value for name, value in postprocess.items() if value is not None}
 
     def preprocess(
@@ -201,7 +201,7 @@ class TranslationPipeline(Pipeline):
         """The model's calibration, wherever the model came from."""
         name = self.model.name_or_path
         try:
-            return load_calibration(Path(cached_file(name, CONFIDENCE)).parent)
+            return load_calibration(Path(cached_file(name, CONFIDENCE, **_place_of(self.model))).parent)
         except OSError:  # its message does not mention calibrations
             return load_calibration(name)
 
@@ -264,11 +264,15 @@ class TranslationPipeline(Pipeline):
         return records
 
 
+def _place_of(model) -> dict:
+    """Where a model's files are, besides its name: at another revision they may say something else."""
+    return dict(getattr(model, "loaded_from", {}))
+
+
 def _languages_of(model) -> list[list[str]] | None:
     """Source and target languages of a model's recipe, as the package writes it; None if it names no languages."""
-    revision = getattr(model.config, "_commit_hash", None)
     with suppress(OSError, ValueError):  # no recipe, no such repository, no connection; or not text
-        text = Path(cached_file(model.name_or_path, "recipe.yaml", revision=revision)).read_text(encoding="utf-8")
+        text = Path(cached_file(model.name_or_path, "recipe.yaml", **_place_of(model))).read_text(encoding="utf-8")
         found = [re.findall(rf"^ +{side}_language: '?([\w-]+)", text, re.M) for side in ("source", "target")]
         return found if all(found) else None
     return None

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
@@ -21,7 +22,13 @@ _PLACE = ("cache_dir", "force_download", "proxies", "token", "local_files_only",
 
 
 class SafetensorsOnly:
-    """Makes `from_pretrained` of a model read safetensors alone."""
+    """Makes `from_pretrained` of a model read safetensors alone.
+
+    Attributes:
+        loaded_from: The options of `from_pretrained` that say where its files are, but for the token, which is secret.
+    """
+
+    loaded_from: Mapping = MappingProxyType({})
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, **kwargs):
@@ -36,7 +43,7 @@ class SafetensorsOnly:
             raise ValueError("use_safetensors=False is refused: weights are read from safetensors, never a pickle.")
         check_weights(pretrained_model_name_or_path, kwargs)
         try:
-            return super().from_pretrained(pretrained_model_name_or_path, *args, **{**kwargs, "use_safetensors": True})
+            found = super().from_pretrained(pretrained_model_name_or_path, *args, **{**kwargs, "use_safetensors": True})
         except OSError as error:
             if "safetensors" not in str(error):
                 raise
@@ -46,6 +53,9 @@ class SafetensorsOnly:
                 "save_pretrained; on the Hub, huggingface.co/spaces/safetensors/convert opens a pull request with "
                 f"safetensors, whose revision is refs/pr/NUMBER. ({error})"
             ) from error
+        model = found[0] if isinstance(found, tuple) else found  # with `output_loading_info`
+        model.loaded_from = {name: value for name, value in _place(kwargs).items() if name != "token"}
+        return found
 
     @classmethod
     def _load_pretrained_model(cls, model, state_dict, checkpoint_files, *args, **kwargs):
@@ -65,6 +75,8 @@ def check_configuration(fields: Mapping, asked: Mapping) -> None:
     Raises:
         ValueError: It would do so; the message names the field.
     """
+    if fields.get("attribute_map"):
+        raise ValueError("config.json has an attribute_map, which could hide other fields: remove it from the file.")
     for name in ("attn_implementation", "_attn_implementation"):
         value = fields.get(name)
         if value not in _ATTENTION_OF_TORCH and asked.get("attn_implementation") is None:
@@ -92,7 +104,7 @@ def check_weights(path, options: Mapping) -> None:
     if os.path.isfile(os.path.join(subfolder, path)):
         _check_name(os.path.basename(path), os.path.dirname(path))
         return
-    place = {name: options[name] for name in _PLACE if options.get(name) is not None}
+    place = _place(options)
     names = [_of_variant(name, variant) for name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)]
     for name in names:  # if one file has all weights, an index beside it is not read
         file = cached_file(path, name, **place, _raise_exceptions_for_missing_entries=False)
@@ -100,6 +112,10 @@ def check_weights(path, options: Mapping) -> None:
             break
     if file is not None and name == names[1]:
         _check_index(file)
+
+
+def _place(options: Mapping) -> dict:
+    return {name: options[name] for name in _PLACE if options.get(name) is not None}
 
 
 def _check_index(file: str) -> None:
