@@ -423,6 +423,8 @@ class _StageMaker:
         """The training of a model of the other direction."""
         source, target = self.languages
         overrides = {"data.source_language": target, "data.target_language": source, "data.test": {}}
+        longest = {"source": self.plan.data.max_target_length, "target": self.plan.data.max_source_length}
+        overrides |= {f"data.max_{side}_length": tokens for side, tokens in longest.items()}
         if self.plan.training.get("floors"):  # for test sets, which this model lacks
             overrides["training.floors"] = {}
         for name, files in (("train", self.texts), ("validation", self.validation)):

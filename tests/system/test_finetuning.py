@@ -234,6 +234,23 @@ def test_r_drop_is_off_unless_requested(pulled, tuned, tmp_path, monkeypatch):
     assert first[0.0] == losses(tuned)[0] < first[3.0]
 
 
+def test_label_smoothing_is_the_models_unless_given(pulled, tmp_path, monkeypatch):
+    monkeypatch.chdir(pulled)
+    base = shutil.copytree(pulled / "base", tmp_path / "base")
+    config = json_of(base / "config.json")
+    (base / "config.json").write_text(json.dumps({**config, "label_smoothing": 0.5}), encoding="utf-8")
+    first = []
+    none, r_drop = ("--label_smoothing_factor", "0"), ("--r_drop_alpha", "3")
+    for smoothing, more in ((0.5, ()), (0.0, none), (0.0, (*none, *r_drop))):
+        output = tmp_path / str(len(first))
+        options = {"model_name_or_path": base, "max_steps": 1, "save_strategy": "no", **IN_OTHER_ORDER}
+        assert main(finetune(output, "--do_train", *more, **options)) == 0
+        assert json_of(output / "config.json")["label_smoothing"] == smoothing
+        first += losses(output)
+    assert first[1] < first[0]
+    assert first[1] < first[2]
+
+
 def test_missing_peft_error_names_the_remedy(pulled, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     arguments = FinetuningArguments("base", "en", "de", lora_rank=2)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import get_type_hints
@@ -142,6 +143,15 @@ def test_without_other_text_backtranslation_is_skipped(tmp_path):
     recipe, settings = load_recipe_with(recipe_of(tmp_path, teachers=1, quantization=None), improve=ImproveSettings)
     names = [stage.name for stage in stages_of(tmp_path, recipe, settings)]
     assert names == ["first", "distilled", "student"]  # a teacher with the same pairs and seed would equal the first
+
+
+def test_reverse_model_has_the_limits_of_the_other_side(tmp_path):
+    path = recipe_of(tmp_path, target_text="news.de.gz", quantization=None)
+    recipe, settings = load_recipe_with(path, improve=ImproveSettings)
+    recipe = replace(recipe, data=replace(recipe.data, max_source_length=200, max_target_length=50))
+    [words] = [stage.words for stage in stages_of(tmp_path, recipe, settings) if stage.name == "reverse"]
+    found = {side: words[words.index(f"--data.max_{side}_length") + 1] for side in ("source", "target")}
+    assert found == {"source": "50", "target": "200"}
 
 
 def test_diversify_trains_teachers_on_three_versions(tmp_path):

@@ -31,6 +31,13 @@ def test_processes_cannot_act_at_the_end_of_an_epoch(make, monkeypatch):
             make(**{name: "epoch"}, load_best_model_at_end=False)
 
 
+def test_a_process_has_one_gpu_at_most(make):
+    arguments = make()
+    assert arguments.n_gpu == 0
+    arguments._n_gpu = 4  # as transformers counts those of the machine
+    assert arguments.n_gpu == 1
+
+
 @pytest.fixture
 def make(tmp_path):
     def make(**options):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from datasets import Dataset
-from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallback
 
 from vanilla_transformer.data.batch_stream import TokenBatchStream
 from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
@@ -17,6 +17,7 @@ from vanilla_transformer.evaluation.metrics import bleu_for
 from vanilla_transformer.evaluation.scores import score_translations
 from vanilla_transformer.training import trainer as trainer_module
 from vanilla_transformer.training.arguments import create_noam_scheduler, noam
+from vanilla_transformer.training.progress import TokenCounter
 from vanilla_transformer.training.trainer import VanillaTransformerTrainer
 
 from .conftest import Work
@@ -459,6 +460,30 @@ def test_best_checkpoint_is_a_saved_one(make_trainer, monkeypatch):
         trainer = make_trainer(max_steps=6, average_last=0, early_stopping_patience=2, **options)
         scripted(trainer, monkeypatch, [5.0, 4.0, 6.0, 6.0, 6.0, 6.0]).train()
         assert (trainer.state.global_step, trainer.state.best_metric) == (4, 4.0)
+
+
+def test_a_stop_makes_no_other_checkpoint_the_best(make_trainer, monkeypatch):
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            control.should_save = control.should_training_stop = state.global_step == 2
+
+    trainer = make_trainer(max_steps=6, average_last=0, **{**BEST, "save_steps": 3})
+    trainer.add_callback(Stop())
+    scripted(trainer, monkeypatch, [1.0, 9.0]).train()
+    assert (trainer.state.global_step, trainer.state.best_model_checkpoint) == (2, None)
+
+
+def test_tokens_are_counted_where_the_model_is(make_trainer, monkeypatch):
+    class OnDevice(torch.Tensor):
+        pass
+
+    trainer = make_trainer(max_steps=1)
+    prepare = trainer._prepare_inputs  # transformers moves a batch there; a stream's is still on the CPU
+    trainer._prepare_inputs = lambda batch: {name: each.as_subclass(OnDevice) for name, each in prepare(batch).items()}
+    seen = []
+    monkeypatch.setattr(TokenCounter, "saw", lambda self, batch: seen.extend(map(type, batch.values())))
+    trainer.train()
+    assert {*seen} == {OnDevice}
 
 
 def test_best_checkpoint_must_reach_all_floors(make_trainer, monkeypatch):

@@ -1,5 +1,7 @@
 """If this machine cannot run a recipe, an error names section and field before any text is read."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -124,3 +126,16 @@ def test_invalid_decoding_field_is_named_before_reading_data(field, value, tmp_p
     with pytest.raises(ValueError, match=rf"^decoding\.{field}: a trial on a tiny model failed \("):
         train(wanted, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_invalid_decoding_of_validation_is_named_before_reading_data(tmp_path):
+    for training, decoding, name in (
+        ({"generation_max_length": 1}, {}, "generation_max_length"),
+        ({"generation_max_length": 0, "generation_num_beams": 2}, {}, "generation_max_length"),
+        ({"generation_num_beams": 0}, {}, "generation_num_beams"),
+        ({"generation_num_beams": 1}, {"num_beams": 4, "num_return_sequences": 3}, "generation_num_beams"),
+    ):
+        wanted = recipe(**decoding)
+        with pytest.raises(ValueError, match=rf"^training\.{name}: "):
+            train(replace(wanted, training={**wanted.training, **training}), tmp_path / "run")
+        assert list(tmp_path.iterdir()) == []

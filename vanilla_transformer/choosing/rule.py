@@ -260,17 +260,19 @@ def _tokens_of(facts: TextFacts) -> float:
 
 
 def measure_speeds(
-    device: str = "auto", *, least: float = 0.0, seconds: float = 3.0, bf16: bool = False
+    device: str = "auto", *, least: float = 0.0, width: Any = None, seconds: float = 3.0, bf16: bool = False
 ) -> dict[int, float]:
     """Target tokens trained per second on random text, by the width of the model.
 
     Args:
         device: Where to train, as for `chosen_device`.
-        least: No larger size is tried once one is slower than this.
+        least: No larger size is tried once one is slower than this,
+        width: but all up to this width are, if it is that of a size.
         seconds: How long to train each.
         bf16: Whether to train in bfloat16.
     """
     where, speeds = chosen_device(device), {}
+    needed = width if width in [*SIZES] else 0
     for width, (layers, heads, inner, _) in SIZES.items():
         config = VanillaTransformerConfig(
             vocab_size=4000,
@@ -300,6 +302,6 @@ def measure_speeds(
                 loss.item()  # waits for a GPU
                 updates += 1
         speeds[width] = (updates - 2) * ids.numel() / (time.perf_counter() - begun)
-        if speeds[width] < least:
+        if speeds[width] < least and width >= needed:
             break
     return speeds

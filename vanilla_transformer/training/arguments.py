@@ -209,6 +209,11 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     restore_callback_states_from_checkpoint: bool = True
     accelerator_config: dict | str | None = field(default_factory=lambda: {"even_batches": False})
 
+    @property
+    def n_gpu(self) -> int:
+        """GPUs of this process: one at most. For several, transformers would take torch's `DataParallel`."""
+        return min(1, super().n_gpu)
+
     def __post_init__(self):
         for name in ("max_tokens", "max_skipped_updates", "gradient_accumulation_steps"):
             if getattr(self, name) < 1:

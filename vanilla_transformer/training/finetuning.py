@@ -71,6 +71,7 @@ class FinetuningArguments:
 def training_arguments(words: Sequence[str]) -> Seq2SeqTrainingArguments:
     """transformers' training arguments, from words as they are typed: `["--learning_rate", "1e-4", "--do_train"]`."""
     parser = HfArgumentParser(Seq2SeqTrainingArguments, exit_on_error=False, allow_abbrev=False)
+    parser.set_defaults(label_smoothing_factor=None)  # so that 0 can be asked for
     try:
         parsed, unknown = parser.parse_args_into_dataclasses(list(words), return_remaining_strings=True)
     except argparse.ArgumentError as error:
@@ -87,6 +88,11 @@ def finetune(args: FinetuningArguments, training_args: Seq2SeqTrainingArguments)
     set_seed(training_args.seed)
     training_args.dataloader_pin_memory &= training_args.device.type == "cuda"  # elsewhere torch warns that it is not
     model, tokenizer = _load_model(args)
+    smoothing, training_args.label_smoothing_factor = training_args.label_smoothing_factor, 0.0
+    if not hasattr(model.config, "label_smoothing"):
+        training_args.label_smoothing_factor = smoothing or 0.0
+    elif smoothing is not None:  # a model that smooths by itself gets the labels, which R-Drop needs
+        model.config.label_smoothing = smoothing
     data = Pairs(args, tokenizer)
     training_args.generation_num_beams = args.num_beams or training_args.generation_num_beams
     if not any(getattr(model.generation_config, name, None) for name in ("max_length", "max_length_offset")):

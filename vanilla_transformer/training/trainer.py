@@ -282,6 +282,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def training_step(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *args, **kwargs) -> torch.Tensor:
         if self.args.guided_alignment and self.guide is None:  # not before, so that `max_minutes` counts its seconds
             self.guide = self._learn_alignment()
+        # Batches of a stream are not on the device yet, and processes on GPUs cannot add up what is not.
+        inputs = self._prepare_inputs(inputs)
         loss = super().training_step(model, inputs, *args, **kwargs)
         self._tokens.saw(inputs)
         return self.guard.saw(inputs, loss)
@@ -478,7 +480,12 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
 
     def _determine_best_metric(self, metrics, trial) -> bool:
         """If only some evaluations save a checkpoint, the others cannot be the best: there is nothing to load."""
-        saves = self.control.should_save or self.args.save_strategy in ("no", "best")
+        if self.args.save_strategy == "steps" and self.args.max_minutes is None:
+            # Not as `control` says: an interruption saves as well, and would make another checkpoint the best.
+            step = self.state.global_step
+            saves = step % self.state.save_steps == 0 or step >= self.state.max_steps
+        else:
+            saves = self.control.should_save or self.args.save_strategy in ("no", "best")
         return saves and super()._determine_best_metric(metrics, trial)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial) -> None:

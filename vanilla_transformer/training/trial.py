@@ -14,6 +14,7 @@ import torch
 from datasets import Dataset
 from transformers import StoppingCriteria
 
+from ..model.checks_vanilla_transformer import check_decoding
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.generation_vanilla_transformer import paper_generation_config
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -120,3 +121,14 @@ def try_decoding(recipe: Recipe) -> None:
 
     if recipe.decoding:
         naming_the_field("decoding", recipe.decoding, translate)
+    # Validation translates with these instead, before anything is saved.
+    names = {"generation_num_beams": "num_beams", "generation_max_length": "max_length"}
+    in_validation = {name: recipe.training[name] for name in names if recipe.training.get(name) is not None}
+
+    def translate_in_validation(given: Mapping[str, Any]) -> None:
+        decoding = {**recipe.decoding, **{names[name]: value for name, value in given.items()}}
+        check_decoding(decoding)
+        translate(decoding)
+
+    if in_validation:
+        naming_the_field("training", in_validation, translate_in_validation)
