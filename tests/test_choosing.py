@@ -380,7 +380,7 @@ def test_speed_is_measured_no_further_than_needed():
     [(width, speed)] = measure_speeds("cpu", least=10.0**9, seconds=0.1).items()
     assert width == 128
     assert 10 < speed < 10**6
-    assert [*measure_speeds("cpu", least=10.0**9, width=256, seconds=0.1)] == [128, 256]  # because it is typed
+    assert [*measure_speeds("cpu", least=10.0**9, up_to=256, seconds=0.1)] == [128, 256]  # because it is typed
 
 
 def test_several_processes_are_told_to_choose_first(data, tmp_path, monkeypatch):

@@ -169,7 +169,7 @@ def _choices(
     if speeds is None:
         logger.info("Measuring the speed of this machine ...")
         seconds = min(3.0, minutes)  # for each size, at most a sixtieth of the training
-        options = {"least": SIZES[256].worthwhile_from / (60 * minutes), "width": typed.get("model.d_model")}
+        options = {"least": SIZES[256].worthwhile_from / (60 * minutes), "up_to": typed.get("model.d_model")}
         speeds = measure_speeds(device, seconds=seconds, bf16=bf16, **options)
     return choose(facts, minutes, speeds, bf16=bf16, typed=typed)
 

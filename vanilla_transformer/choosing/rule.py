@@ -260,19 +260,19 @@ def _tokens_of(facts: TextFacts) -> float:
 
 
 def measure_speeds(
-    device: str = "auto", *, least: float = 0.0, width: Any = None, seconds: float = 3.0, bf16: bool = False
+    device: str = "auto", *, least: float = 0.0, up_to: Any = None, seconds: float = 3.0, bf16: bool = False
 ) -> dict[int, float]:
     """Target tokens trained per second on random text, by the width of the model.
 
     Args:
         device: Where to train, as for `chosen_device`.
-        least: No larger size is tried once one is slower than this,
-        width: but all up to this width are, if it is that of a size.
+        least: No larger size is tried once one is slower than this.
+        up_to: If this is the width of a size, all up to it are tried in any case.
         seconds: How long to train each.
         bf16: Whether to train in bfloat16.
     """
     where, speeds = chosen_device(device), {}
-    needed = width if width in [*SIZES] else 0
+    needed = up_to if up_to in [*SIZES] else 0  # a list, for anything may have been typed
     for width, (layers, heads, inner, _) in SIZES.items():
         config = VanillaTransformerConfig(
             vocab_size=4000,

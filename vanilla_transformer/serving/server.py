@@ -182,9 +182,8 @@ def _contexts(asked: TranslationRequest, sentences: int) -> list[Context]:
 async def _translated(request: Request, batcher: Batcher, texts: list[tuple[str, Context]], wish: Wish) -> Response:
     """The answer to a request, unless its client goes away first."""
     answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text, wish, before)) for text, before in texts))
-    answers.add_done_callback(
-        lambda done: done.cancelled() or done.exception()
-    )  # asyncio logs what nobody has asked for
+    # If the client is gone, nobody asks for the exception, which asyncio would log.
+    answers.add_done_callback(lambda done: done.cancelled() or done.exception())
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({answers, gone}, return_when=asyncio.FIRST_COMPLETED)
