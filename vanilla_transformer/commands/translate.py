@@ -81,7 +81,7 @@ def translate(
         num_beams: Hypotheses kept in beam search; 1 is greedy. By default the model's own setting.
         n_best: Write this many translations of each line, each as LINE NUMBER, tab, score, tab, translation.
         length_penalty: The exponent alpha of the length penalty; by default the model's own.
-        max_tokens: Maximum tokens in a translation; by default the model's limit (the paper's: 50 more than its source).
+        max_tokens: Most tokens in a translation; by default the model's limit (in the paper 50 more than its source).
         prefix: Text that every translation begins with.
         sample: Draw translations at random instead of searching for the best.
         temperature: With --sample: divides the scores of tokens, so that below 1 likely ones become likelier.
