@@ -275,6 +275,21 @@ def test_cooldown_is_chosen_only_for_noam_schedule(data, tmp_path):
         VanillaTransformerTrainingArguments(output_dir=str(tmp_path), **options)
 
 
+def test_embeddings_are_aligned_only_where_they_can_be(data, tmp_path):
+    for number, (typed, expected) in enumerate((
+        ({}, 0.8),
+        ({"training.guided_alignment": "0.3"}, 0.8),
+        ({"training.aligned_embeddings": "0.5"}, 0.5),
+        ({"training.guided_alignment": "0"}, None),
+        ({"training.fsdp": "true"}, None),
+        ({"initial_model": "other"}, None),
+    )):  # fmt: skip
+        recipe = chosen_recipe(tmp_path / str(number), {**data, **typed}, minutes=8, speeds=SPEEDS)
+        assert recipe.training.get("aligned_embeddings") == expected
+        options = {name: value for name, value in recipe.training.items() if name not in ("bf16", "fsdp")}
+        VanillaTransformerTrainingArguments(output_dir=str(tmp_path), **options)
+
+
 def test_too_few_sources_to_hold_out_raises(data, corpus, tmp_path):
     (corpus / "train.en").write_text("".join(f"the number{' ' * (1 + n % 2)}{n % 19} is here\n" for n in range(800)))
     with pytest.raises(ValueError, match=r"data\.validation is missing: .* has only 19 different ones"):

@@ -81,6 +81,7 @@ REGULARISED = {
     **{f"model.{name}_dropout": 0.1 for name in ("attention", "activation", "source_word", "target_word")},
     "training.r_drop_alpha": 5,
     "training.guided_alignment": 0.3,
+    "training.aligned_embeddings": 0.8,
     "training.optim": "muon",
     "training.bpe_dropout": 0.1,
     "training.augmentation": "{upper: 0.1, typos: 0.2, noise: 0.1}",

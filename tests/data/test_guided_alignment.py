@@ -5,6 +5,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import digamma
 
 from vanilla_transformer.data.batching import TranslationCollator
@@ -33,7 +34,7 @@ def posterior(t, source, target):
 
 
 def learned(pairs):
-    """t(target | source) after five rounds of variational EM."""
+    """t(target | source) after five rounds of variational EM, and how often each is linked in the last one."""
     t = {(other, word): 1.0 for source, target in pairs for word in target for other in [None, *source]}
     for _ in range(5):
         counts = dict.fromkeys(t, 0.0)
@@ -44,7 +45,7 @@ def learned(pairs):
         for (other, _), count in counts.items():
             totals[other] = totals.get(other, 0.0) + count + 0.01
         t = {pair: math.exp(digamma(count + 0.01) - digamma(totals[pair[0]])) for pair, count in counts.items()}
-    return t
+    return t, counts
 
 
 def aligned(guide, pairs) -> np.ndarray:
@@ -61,7 +62,7 @@ def test_links_are_those_of_both_directions_by_the_formula():
         target = [*[k + 20 for k in source if rng.random() < 0.8], int(rng.integers(20, 35))]
         pairs.append(([*source, 2], [*target, 2]))
     batch = pairs[:5]
-    forward, backward = learned(pairs), learned([(target, source) for source, target in pairs])
+    (forward, _), (backward, _) = learned(pairs), learned([(target, source) for source, target in pairs])
     expected = np.zeros((5, max(len(target) for _, target in batch), max(len(source) for source, _ in batch)))
     for row, (source, target) in zip(expected, batch, strict=True):
         there, back = posterior(forward, source, target), posterior(backward, target, source)
@@ -79,12 +80,54 @@ def test_links_are_those_of_both_directions_by_the_formula():
         assert row.sum() == pytest.approx(alone.sum())
 
 
-def test_tokens_of_translations_are_linked():
+def test_products_of_vectors_are_the_association_of_their_tokens():
+    rng = np.random.default_rng(4)
+    pairs = []
+    for _ in range(60):  # sources of 3 to 9, targets of 23 to 29
+        source = rng.integers(3, 10, size=rng.integers(1, 5)).tolist()
+        pairs.append(([*source, 2], [*(k + 20 for k in source), 2]))
+    (_, forward), (_, backward) = learned(pairs), learned([(target, source) for source, target in pairs])
+    c = np.zeros((32, 32))
+    for (source, target), count in forward.items():
+        if source is not None:
+            c[source, target] = math.sqrt(count * backward[target, source])
+    a = np.log(1 + c * c.sum() / ((1 + c.sum(1, keepdims=True)) * (1 + c.sum(0))))
+    u, s, v = np.linalg.svd(a)
+    expected = u * np.sqrt(s) + v.T * np.sqrt(s)
+    linked = np.flatnonzero(c.sum(0) + c.sum(1))
+    expected = expected[linked] / np.linalg.norm(expected[linked], axis=1, keepdims=True)
+    guide = GuidedAlignment(pairs, weight=1.0)
+    found = guide.vectors(32, 40, seed=3)  # no dimension is left out
+    assert found.shape == (32, 40)
+    assert np.flatnonzero(found.any(1)).tolist() == linked.tolist()
+    np.testing.assert_allclose(found[linked] @ found[linked].T, expected @ expected.T, atol=2e-2)
+    assert torch.equal(found, guide.vectors(32, 40, seed=3))
+    assert not torch.equal(found, guide.vectors(32, 40, seed=4))
+
+
+@pytest.fixture(scope="module")
+def of_phrasebook():
+    """Its tokenizer and its alignment."""
     rows = list(islice(phrasebook("train"), 3000))
     texts = [row[language] for row in rows for language in ("en", "de")]
     tokenizer = learn_tokenizer(texts, TokenizerSettings(vocab_size=1500))
     ids = [[tokenizer(row[language]).input_ids for row in rows] for language in ("en", "de")]
-    guide = GuidedAlignment(zip(*ids, strict=True), weight=1.0)
+    return tokenizer, GuidedAlignment(zip(*ids, strict=True), weight=1.0)
+
+
+def test_a_word_is_nearest_to_its_translation(of_phrasebook):
+    tokenizer, guide = of_phrasebook
+    vectors = guide.vectors(len(tokenizer), 64)
+    for word, translation in (("dog", "Hund"), ("house", "Haus"), ("tomorrow", "morgen")):
+        one, other = (tokenizer.convert_tokens_to_ids(f"Ġ{each}") for each in (word, translation))
+        alike = vectors @ vectors[one]
+        alike[one] = -1
+        assert tokenizer.convert_ids_to_tokens(int(alike.argmax())) == f"Ġ{translation}"
+        assert alike[other] > 0.5
+
+
+def test_tokens_of_translations_are_linked(of_phrasebook):
+    tokenizer, guide = of_phrasebook
     texts = ("The old dog sleeps in the park.", "Der alte Hund schläft im Park.")
     source, target = (tokenizer(text).input_ids for text in texts)
     [links] = aligned(guide, [(source, target)])

@@ -262,6 +262,13 @@ def test_invalid_value_is_named_with_section_and_field(section, content, message
         load_recipe(write(**{section: {**MINIMAL.get(section, {}), **content}}))
 
 
+def test_trained_embeddings_are_not_aligned_anew(write):
+    aligned = {"guided_alignment": 0.1, "aligned_embeddings": 0.8}
+    assert load_recipe(write(training=aligned)).training == aligned
+    with pytest.raises(ValueError, match=r"training\.aligned_embeddings is for random weights: leave it or initial_mo"):
+        load_recipe(write(training=aligned, initial_model="other"))
+
+
 def test_bpe_dropout_needs_bpe(write):
     dropout = {"bpe_dropout": 0.1}
     assert load_recipe(write(training=dropout)).training == dropout

@@ -37,6 +37,7 @@ WITH_TERMS = ("--data.train", "{prepared: with_terms}")
 SHARDED = ("--training.fsdp", "true")
 DROPPED = ("--training.bpe_dropout", "0.1")
 REGULARISED = ("--training.r_drop_alpha=5", "--training.r_drop_start=5", "--training.guided_alignment=0.1",
+               "--training.aligned_embeddings=0.8",
                "--model.source_word_dropout=0.1", "--model.target_word_dropout=0.1")  # fmt: skip
 MUON = ("--training.optim", "muon")
 # Each process skips its own layers, which does not work where layers are sharded.

@@ -17,7 +17,7 @@ NEW = {
     "max_minutes",
     "max_tokens", "update_tokens", "noam_factor", "cooldown_steps", "average_last", "ema_decay",
     "early_stopping_patience", "max_skipped_updates", "augmentation", "bpe_dropout", "r_drop_alpha",
-    "r_drop_start", "guided_alignment", "floors", "lora_rank",
+    "r_drop_start", "guided_alignment", "aligned_embeddings", "floors", "lora_rank",
 }  # fmt: skip
 _COOLDOWN = "cooldown_steps must be a share of the run from 0 to below 1, or a whole number of updates up to the "
 # Derived from other arguments, so they have no default of their own.
@@ -147,6 +147,9 @@ def test_invalid_arguments_are_rejected(make):
         ({"r_drop_alpha": 1, "r_drop_start": 9, "max_steps": 8}, "r_drop_start must be .* not 9"),
         ({"guided_alignment": -0.1}, "guided_alignment must be at least 0 and finite, 0 for none, not -0.1"),
         ({"guided_alignment": float("inf")}, "guided_alignment must be .* not inf"),
+        ({"guided_alignment": 1, "aligned_embeddings": 1.1}, "aligned_embeddings must be from 0, for none, to 1, not"),
+        ({"aligned_embeddings": 0.8}, "aligned_embeddings needs a word aligner: set guided_alignment, say to 0.1"),
+        ({"guided_alignment": 1, "aligned_embeddings": 1, "fsdp": True}, "aligned_embeddings needs whole matrices"),
         ({"r_drop_start": 2}, "r_drop_start must be .* 0 without r_drop_alpha, not 2"),
         ({"optim": "muon", "lora_rank": 2}, "lora_rank does not work with optim muon: the products of its adapters"),
         ({"optim": "muon", "optim_args": "momentum=0.9"}, "optim_args does not work with optim muon"),

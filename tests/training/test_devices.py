@@ -135,11 +135,12 @@ def test_kernels_chosen_by_the_user_are_kept(chosen):
 
 
 # Functions that read values only on a CPU, or whose tensors are always there.
-ON_CPU = {"check_source_mask", "_softmax_", "_loss_without_logits", "_digamma"}
+ON_CPU = {"check_source_mask", "_softmax_", "_loss_without_logits", "_digamma", "vectors", "_align_embeddings"}
 
 
 @pytest.mark.parametrize(
-    ("batches", "more"), [(1, {}), (2, {}), (1, {"guided_alignment": 0.1}), (1, {"optim": "muon"})]
+    ("batches", "more"),
+    [(1, {}), (2, {}), (1, {"guided_alignment": 0.1, "aligned_embeddings": 0.8}), (1, {"optim": "muon"})],
 )
 def test_update_waits_for_the_device_once(make_trainer, batches, more):
     options = {"logging_steps": 100, "max_steps": 8, "gradient_accumulation_steps": batches, "max_grad_norm": 1.0}

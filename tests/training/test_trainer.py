@@ -339,6 +339,29 @@ def test_guided_alignment_teaches_attention_and_leaves_validation_alone(make_tra
     assert logged(guided, "eval_loss")[-1] == pytest.approx(alone, rel=1e-5)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_embeddings_begin_near_their_translations(make_trainer, make_model, tied):
+    source = [[70 + k % 6, 70 + k % 5, 2] for k in range(60)]
+    text = Dataset.from_dict({"input_ids": source, "labels": [[*(i + 20 for i in ids[:-1]), 2] for ids in source]})
+
+    def matrices(**options):
+        """Those of embeddings and output before the first update."""
+        model = make_model(tie_word_embeddings=tied, dropout=0.0)
+        options = {"max_steps": 1, "guided_alignment": 0.1, "warmup_steps": 1, "noam_factor": 1e-12, **options}
+        make_trainer(model, train_dataset=text, eval_strategy="no", **options).train()
+        embeddings = (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens, model.lm_head)
+        return [each.weight.detach() for each in embeddings]
+
+    for before, after in zip(matrices(), matrices(aligned_embeddings=0.8), strict=True):
+        linked = [*range(70, 76), *range(90, 96), 2]
+        rest = [row for row in range(len(before)) if row not in linked]
+        torch.testing.assert_close(after[rest], before[rest])
+        torch.testing.assert_close(after.norm(dim=1), before.norm(dim=1))
+        alike = torch.nn.functional.cosine_similarity(after[70:76, None], after[None, 90:96], dim=2)
+        assert alike.argmax(1).tolist() == list(range(6))
+        assert alike.diagonal().min() > 0.3
+
+
 def test_stream_is_aligned_by_all_its_corpora(make_trainer, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("vanilla_transformer.data.guided_alignment.MOST_CELLS", 400)
     texts = {"a": ("tiny words", "words tiny"), "b": ("of vocabulary", "vocabulary of")}

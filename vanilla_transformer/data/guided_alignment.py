@@ -63,17 +63,48 @@ class GuidedAlignment:
             )
         # Tokens are numbered from 1, because 0 is no token.
         self._tokens = size = 1 + max(int(ids.max()) for pair in found for ids in pair)
-        keys, t = learn([(source + 1, target) for source, target in found], size)[:2]
-        other_keys, other = learn([(target + 1, source) for source, target in found], size)[:2]
+        keys, t, counts = learn([(source + 1, target) for source, target in found], size)[:3]
+        other_keys, other, other_counts = learn([(target + 1, source) for source, target in found], size)[:3]
         of_none, others_of_none = (int(np.searchsorted(each, size)) for each in (keys, other_keys))
         alone = np.zeros((2, size), dtype=np.float32)  # t(token | no token)
         alone[0, keys[:of_none]], alone[1, other_keys[:others_of_none]] = t[:of_none], other[:others_of_none]
         target, source = np.divmod(other_keys[others_of_none:] - size, size)
-        both = np.stack((t[of_none:], other[others_of_none:][np.lexsort((target, source))]))  # in the order of `keys`
+        order = np.lexsort((target, source))  # the order of `keys`
+        both = np.stack((t[of_none:], other[others_of_none:][order]))
         kept = both.max(axis=0) >= _LEAST
         kept[-1] = True  # so that there is one
         self._keys = torch.from_numpy(keys[of_none:][kept] - size)  # source times `size`, plus target
         self._t, self._alone = torch.from_numpy(both[:, kept].astype(np.float32)), torch.from_numpy(alone)
+        counts = np.sqrt(counts[of_none:] * other_counts[others_of_none:][order])
+        self._counts = torch.from_numpy(counts[kept].astype(np.float32))
+
+    def vectors(self, tokens: int, size: int, seed: int = 0) -> torch.Tensor:
+        """(tokens, size) float32, vectors of tokens by their translations: those that are linked point the same way.
+
+        From c(s, t), how often s and t are linked (the geometric mean of both directions),
+
+            a(s, t) = log(1 + c(s, t) c(., .) / ((1 + c(s, .)) (1 + c(., t)))),   A = U S V^T,
+
+        and the vector of a token is the sum of its rows of U S^1/2 and V S^1/2, in the `size` largest dimensions of S.
+        So the product of the vectors of s and t is near a(s, t), a smoothed form of pointwise mutual information (Levy
+        and Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization"). Vectors are turned at random, so
+        that no dimension is larger than the others, and have the length 1, or 0 if a token has no links.
+
+        Args:
+            tokens: How many there are; more than the largest id.
+            size: Of a vector.
+            seed: For the random numbers.
+        """
+        links, c = torch.stack((self._keys.cpu() // self._tokens, self._keys.cpu() % self._tokens)), self._counts
+        of_source, of_target = (torch.zeros(tokens).index_add_(0, ids, c) for ids in links)
+        a = torch.log1p(c * c.sum() / ((1 + of_source[links[0]]) * (1 + of_target[links[1]])))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            matrix = torch.sparse_coo_tensor(links, a, (tokens, tokens), check_invariants=False)
+            u, s, v = torch.svd_lowrank(matrix, q=min(size, tokens), niter=4)
+            turned, _ = torch.linalg.qr(torch.randn(size, size))
+        found = torch.nn.functional.normalize(((u + v) * s.sqrt()) @ turned[: u.shape[1]])
+        return found * ((of_source + of_target) > 0)[:, None]
 
     @torch.no_grad()
     def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

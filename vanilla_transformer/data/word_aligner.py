@@ -104,12 +104,14 @@ class Learned(NamedTuple):
         kinds: (kinds,) the pairs of words that occur, in order: the source word (0: none) times the number of target
             words, plus the target word.
         t: (kinds,) t(target | source) of each.
+        counts: (kinds,) how often each is linked, as expected in the last round.
         kind: (cells,) the place in `kinds` of each target word with no word, and with each source word of its sentence.
         prior: (cells,) p(i | j).
     """
 
     kinds: np.ndarray
     t: np.ndarray
+    counts: np.ndarray
     kind: np.ndarray
     prior: np.ndarray
 
@@ -138,7 +140,7 @@ def learn(pairs: Sequence[tuple[np.ndarray, np.ndarray]], target_words: int, *, 
         counts = np.bincount(kind, p)
         totals = np.bincount(source_of_kind, counts) + CONCENTRATION * np.bincount(source_of_kind)
         t = np.exp(_digamma(counts + CONCENTRATION) - _digamma(totals)[source_of_kind])
-    return Learned(kinds, t, kind, prior)
+    return Learned(kinds, t, counts, kind, prior)
 
 
 def _digamma(x: np.ndarray) -> np.ndarray:

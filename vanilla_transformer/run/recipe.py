@@ -229,6 +229,8 @@ class Recipe:
             raise ValueError("grow_vocabulary needs initial_model: set tokenizer.vocab_size of a vocabulary to learn")
         if self.training.get("lora_rank") and self.initial_model is None:
             raise ValueError("training.lora_rank needs initial_model: adapters alone cannot train random weights")
+        if self.training.get("aligned_embeddings") and self.initial_model is not None:
+            raise ValueError("training.aligned_embeddings is for random weights: leave it or initial_model out")
         floors = self.training.get("floors") or {}
         if isinstance(floors, Mapping) and (missing := sorted(floors.keys() - self.data.test.keys())):
             raise ValueError(f"training.floors: there is no test set {missing[0]!r} in data.test")

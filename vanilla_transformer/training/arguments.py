@@ -68,7 +68,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
 
     New arguments: `max_tokens`, `update_tokens`, `max_minutes`, `noam_factor`, `cooldown_steps`, `average_last`,
     `ema_decay`, `early_stopping_patience`, `max_skipped_updates`, `augmentation`, `bpe_dropout`, `r_drop_alpha`,
-    `r_drop_start`, `guided_alignment`, `floors`, `lora_rank`.
+    `r_drop_start`, `guided_alignment`, `aligned_embeddings`, `floors`, `lora_rank`.
 
     Changed defaults, beside what transformers has:
 
@@ -156,6 +156,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             when training begins, a word aligner learns from some of the pairs which tokens translate each other, and
             one head of the decoder's last layer learns to attend to them, see `guided_alignment_loss`. 0: off. Models
             need fewer updates with it. The log's `loss` then includes it: compare runs by `eval_loss`, which does not.
+        aligned_embeddings: With `guided_alignment`: how near the first embedding of each token is to those of its
+            translations, from 0 (random, off) to 1; see `GuidedAlignment.vectors`. A row is its random direction times
+            sqrt(1 - a^2) plus its vector times a, as long as before.
         floors: BLEU by name of a test set, `{old: 38.5}`: these sets too are translated in every evaluation, and a
             checkpoint that scores less on one of them is neither the best nor the model of the run. {} for none.
         lora_rank: Train only low-rank adapters of this rank on the projections of queries and values (LoRA, Hu et al.
@@ -184,6 +187,9 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
     r_drop_alpha: float = field(default=0.0, metadata={"help": "weight of R-Drop; 0 turns it off"})
     r_drop_start: int = field(default=0, metadata={"help": "updates before R-Drop begins"})
     guided_alignment: float = field(default=0.0, metadata={"help": "weight of guided alignment; 0 turns it off"})
+    aligned_embeddings: float = field(
+        default=0.0, metadata={"help": "how near the first embeddings are to their translations, from 0 to 1"}
+    )
     floors: dict[str, float] = field(default_factory=dict, metadata={"help": "least BLEU on test sets"})
     lora_rank: int = field(default=0, metadata={"help": "rank of LoRA adapters; 0 trains everything"})
 
@@ -286,6 +292,17 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         if not 0 <= self.guided_alignment < math.inf:
             raise ValueError(
                 f"guided_alignment must be at least 0 and finite, 0 for none, not {self.guided_alignment}."
+            )
+        if not 0 <= self.aligned_embeddings <= 1:
+            raise ValueError(f"aligned_embeddings must be from 0, for none, to 1, not {self.aligned_embeddings}.")
+        if self.aligned_embeddings and not self.guided_alignment:
+            raise ValueError(
+                "aligned_embeddings needs a word aligner: set guided_alignment, say to 0.1, or leave it out."
+            )
+        if self.aligned_embeddings and (self.fsdp or self.deepspeed):
+            raise ValueError(
+                "aligned_embeddings needs whole matrices in every process, which fsdp and deepspeed share out: leave "
+                "it out."
             )
         if not 0 <= self.r_drop_start <= (self.max_steps if self.r_drop_alpha else 0):
             raise ValueError(

@@ -30,7 +30,8 @@ _OF_TRAINING = {"label_smoothing", "r_drop_alpha", "use_cache", "classifier_pool
 
 GROWN_FROM = "grown_from"  # in tokenizer_config.json: how many pieces it had before
 # Suffixes of the parameters that have a row for each piece.
-ROWS_OF_PIECES = ("shared.weight", "embed_tokens.weight", "lm_head.weight", "lm_head.bias")
+MATRICES_OF_PIECES = ("shared.weight", "embed_tokens.weight", "lm_head.weight")
+ROWS_OF_PIECES = (*MATRICES_OF_PIECES, "lm_head.bias")
 
 
 def take_weights(model: PreTrainedModel, path: str, tokenizer: PreTrainedTokenizerFast) -> None:

@@ -1,6 +1,7 @@
 """Seq2SeqTrainer with token batches, the Noam schedule and a validation that means what it says."""
 
 import json
+import math
 import os
 import shutil
 import time
@@ -12,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from accelerate.utils import gather_object
+from accelerate.utils import broadcast, gather_object
 from datasets import Dataset
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, PreTrainedModel, PreTrainedTokenizerFast, Seq2SeqTrainer
@@ -38,6 +39,7 @@ from ..translation import translate
 from .arguments import FLOORED_BLEU, VanillaTransformerTrainingArguments, create_noam_scheduler
 from .checkpoints import remove_old_checkpoints, saving
 from .ema import WeightAverage
+from .initial_model import MATRICES_OF_PIECES
 from .muon import MUON, Muon, muon_groups
 from .processes import shard, turn_on_without_gpus, whole
 from .progress import Clock, PresentIntervals, TimeBudget, TokenCounter
@@ -181,6 +183,21 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         added = {} if self.processing_class is None else self.processing_class.get_added_vocab()
         return GuidedAlignment(pairs, self.args.guided_alignment, added.get(SEPARATOR))
 
+    @torch.no_grad()
+    def _align_embeddings(self, model: PreTrainedModel) -> None:
+        """Turns the first embeddings towards those of their translations; a row keeps its length."""
+        share, config = self.args.aligned_embeddings, model.config
+        vectors = self.guide.vectors(config.vocab_size, config.d_model, self.args.seed)
+        linked = vectors.any(dim=1)
+        # One matrix if embeddings and output layer are tied (section 3.4), else three.
+        for weight in (each for name, each in model.named_parameters() if name.endswith(MATRICES_OF_PIECES)):
+            row = weight[linked]
+            length = row.norm(dim=1, keepdim=True)
+            mixed = math.sqrt(1 - share**2) * row / length + share * vectors[linked].to(row)
+            weight[linked] = length * torch.nn.functional.normalize(mixed)
+            # Processes that round differently would go on with different models.
+            weight.copy_(broadcast(weight.clone()))
+
     def _make_rewriters(self, limits: PairLimits | None, lexicon: TermLexicon | None) -> list[Rewriter]:
         terms, dropout = self.args.augmentation.get(TERMS), self.args.bpe_dropout
         forms = any(share for name, share in self.args.augmentation.items() if name != TERMS)
@@ -282,6 +299,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
     def training_step(self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *args, **kwargs) -> torch.Tensor:
         if self.args.guided_alignment and self.guide is None:  # not before, so that `max_minutes` counts its seconds
             self.guide = self._learn_alignment()
+            if self.args.aligned_embeddings and self.state.global_step == 0:
+                self._align_embeddings(self.accelerator.unwrap_model(model))
         # Batches of a stream are not on the device yet, and processes on GPUs cannot add up what is not.
         inputs = self._prepare_inputs(inputs)
         loss = super().training_step(model, inputs, *args, **kwargs)
