@@ -51,6 +51,7 @@ _FEWEST_UPDATES = 1000
 _STEEPEST_WARMUP, _STEEPEST_WARMUP_OF_OTHERS = 250, 1000
 # Spanish into Guarani, 15 minutes of the same core: BLEU on validation is 6.7 without and 11.4 with it.
 _GUIDED_ALIGNMENT = 0.1
+# The same: chrF on validation is 46.5 without and 48.2 with them.
 _ALIGNED_EMBEDDINGS = 0.8
 
 

@@ -158,7 +158,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             need fewer updates with it. The log's `loss` then includes it: compare runs by `eval_loss`, which does not.
         aligned_embeddings: With `guided_alignment`: how near the first embedding of each token is to those of its
             translations, from 0 (random, off) to 1; see `GuidedAlignment.vectors`. A row is its random direction times
-            sqrt(1 - a^2) plus its vector times a, as long as before.
+            sqrt(1 - a^2) plus its vector times a, as long as before. Only for random weights: trained embeddings would
+            be lost.
         floors: BLEU by name of a test set, `{old: 38.5}`: these sets too are translated in every evaluation, and a
             checkpoint that scores less on one of them is neither the best nor the model of the run. {} for none.
         lora_rank: Train only low-rank adapters of this rank on the projections of queries and values (LoRA, Hu et al.
@@ -299,11 +300,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(
                 "aligned_embeddings needs a word aligner: set guided_alignment, say to 0.1, or leave it out."
             )
-        if self.aligned_embeddings and (self.fsdp or self.deepspeed):
-            raise ValueError(
-                "aligned_embeddings needs whole matrices in every process, which fsdp and deepspeed share out: leave "
-                "it out."
-            )
+        shared_out = "each process has only a part of the embeddings"
+        for name, why in (("fsdp", shared_out), ("deepspeed", shared_out), ("lora_rank", "its embeddings are trained")):
+            if self.aligned_embeddings and getattr(self, name):
+                raise ValueError(f"{name} does not work with aligned_embeddings: {why}. Leave one of the two out.")
         if not 0 <= self.r_drop_start <= (self.max_steps if self.r_drop_alpha else 0):
             raise ValueError(
                 "r_drop_start must be at least 0, at most max_steps, and 0 without r_drop_alpha, not "
