@@ -80,7 +80,7 @@ def test_links_are_those_of_both_directions_by_the_formula():
         assert row.sum() == pytest.approx(alone.sum())
 
 
-def test_products_of_vectors_are_the_association_of_their_tokens():
+def test_vectors_have_the_angles_of_the_factorised_associations():
     rng = np.random.default_rng(4)
     pairs = []
     for _ in range(60):  # sources of 3 to 9, targets of 23 to 29

@@ -348,7 +348,10 @@ def test_embeddings_begin_near_their_translations(make_trainer, make_model, tied
         """Those of embeddings and output before the first update."""
         model = make_model(tie_word_embeddings=tied, dropout=0.0)
         options = {"max_steps": 1, "guided_alignment": 0.1, "warmup_steps": 1, "noam_factor": 1e-12, **options}
-        make_trainer(model, train_dataset=text, eval_strategy="no", **options).train()
+        trainer = make_trainer(model, train_dataset=text, eval_strategy="no", ema_decay=0.9, **options)
+        trainer.train()
+        for name, weight in trainer.ema.weights.items():  # the average begins there, too
+            torch.testing.assert_close(weight, model.state_dict()[name])
         embeddings = (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens, model.lm_head)
         return [each.weight.detach() for each in embeddings]
 

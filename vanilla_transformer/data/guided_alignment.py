@@ -86,9 +86,9 @@ class GuidedAlignment:
             a(s, t) = log(1 + c(s, t) c(., .) / ((1 + c(s, .)) (1 + c(., t)))),   A = U S V^T,
 
         and the vector of a token is the sum of its rows of U S^1/2 and V S^1/2, in the `size` largest dimensions of S.
-        So the product of the vectors of s and t is near a(s, t), a smoothed form of pointwise mutual information (Levy
-        and Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization"). Vectors are turned at random, so
-        that no dimension is larger than the others, and have the length 1, or 0 if a token has no links.
+        The product of the rows of s and t is near a(s, t), a smoothed form of pointwise mutual information (Levy and
+        Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization"). Then vectors are turned at random, so
+        that no dimension is larger than the others, and get the length 1. A token without links has the vector 0.
 
         Args:
             tokens: How many there are; more than the largest id.
@@ -99,7 +99,7 @@ class GuidedAlignment:
         of_source, of_target = (torch.zeros(tokens).index_add_(0, ids, c) for ids in links)
         a = torch.log1p(c * c.sum() / ((1 + of_source[links[0]]) * (1 + of_target[links[1]])))
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # and not those of GPUs, whose state would be lost
             matrix = torch.sparse_coo_tensor(links, a, (tokens, tokens), check_invariants=False)
             u, s, v = torch.svd_lowrank(matrix, q=min(size, tokens), niter=4)
             turned, _ = torch.linalg.qr(torch.randn(size, size))

@@ -300,7 +300,10 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if self.args.guided_alignment and self.guide is None:  # not before, so that `max_minutes` counts its seconds
             self.guide = self._learn_alignment()
             if self.args.aligned_embeddings and self.state.global_step == 0:
-                self._align_embeddings(self.accelerator.unwrap_model(model))
+                unwrapped = self.accelerator.unwrap_model(model)
+                self._align_embeddings(unwrapped)
+                if self.ema is not None:  # begins with the weights before update 1
+                    self.ema.on_train_begin(self.args, self.state, self.control, model=unwrapped)
         # Batches of a stream are not on the device yet, and processes on GPUs cannot add up what is not.
         inputs = self._prepare_inputs(inputs)
         loss = super().training_step(model, inputs, *args, **kwargs)
