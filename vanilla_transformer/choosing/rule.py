@@ -156,7 +156,7 @@ def choose(
         bf16: Whether the device is fast at bfloat16.
         typed: Fields that the user sets, as `training.optim`. Layers, heads and inner width fit a typed `model.d_model`
             that has a speed; the vocabulary fits `tokenizer.kind`; warm-up and rate fit `training.max_tokens`,
-            `training.warmup_steps` and `training.optim`.
+            `training.warmup_steps` and `training.optim`; Muon is left out with DeepSpeed and adapters.
     """
     typed = typed or {}
     # A batch is as large as its longer side, and a tenth of it is padding.
@@ -175,7 +175,9 @@ def choose(
         batch //= 2
     batch = _count(typed.get("training.max_tokens"), batch)
     warmup = _count(typed.get("training.warmup_steps"), int(min(4000, max(50, 0.2 * tokens / batch))))
-    steepest = _STEEPEST_WARMUP if typed.get("training.optim", MUON) == MUON else _STEEPEST_WARMUP_OF_OTHERS
+    with_muon = not (typed.get("training.deepspeed") or typed.get("training.lora_rank"))  # it works with neither
+    is_muon = typed.get("training.optim", MUON if with_muon else None) == MUON
+    steepest = _STEEPEST_WARMUP if is_muon else _STEEPEST_WARMUP_OF_OTHERS
     of_each = tokens / max(1, facts.distinct)
     phrases = facts.distinct <= _MOST_FOR_PHRASES and of_each >= _TOKENS_FOR_PHRASES
     by_speed = f"{tokens / 1e6:,.1f} million target tokens, {share * speeds[width]:,.0f} a second"
@@ -219,7 +221,7 @@ def choose(
             "training.guided_alignment", _GUIDED_ALIGNMENT, "a word aligner shows the model where to look in the source"
         ),
         Choice("training.aligned_embeddings", _ALIGNED_EMBEDDINGS, "and words begin near their translations"),
-        Choice("training.optim", MUON, "a short run learns more with it than with Adam"),
+        *([Choice("training.optim", MUON, "a short run learns more with it than with Adam")] if with_muon else []),
         Choice("training.warmup_steps", warmup, "a fifth of the updates, 4,000 at most"),
         Choice(
             "training.noam_factor",
