@@ -1,6 +1,6 @@
 """How fast our search translates beside transformers' own and CTranslate2, in one run with the same weights.
 
-    python scripts/benchmarks/translation.py RUN multi30k/test_2016_flickr.en multi30k/test_2016_flickr.de
+    python scripts/benchmarks/translation.py RUN multi30k/test_2016_flickr.en.gz multi30k/test_2016_flickr.de.gz
 
 RUN is a trained run folder or model. The paper's base model is measured beside it, with random weights and outputs of
 fixed length. Contestants take turns within each round; figures are medians over the rounds, and ratios compare

@@ -6,7 +6,7 @@ stand for the words; --with-words writes both, which a small treebank needs. The
 
     python scripts/examples/prepare_treebank.py --trees wsj_sample.mrg.txt.gz --table files.tsv --with-words \\
         --output treebank
-    python scripts/examples/prepare_treebank.py --train wsj/{02,...,21}/*.mrg --validation wsj/22/*.mrg \\
+    python scripts/examples/prepare_treebank.py --train wsj/{02..21}/*.mrg --validation wsj/22/*.mrg \\
         --test wsj/23/*.mrg --output wsj
 """
 
