@@ -1,5 +1,6 @@
 """Constrained beam search matches exhaustive search over the outputs that contain the phrases."""
 
+import math
 import random
 from collections import Counter
 from itertools import accumulate, pairwise
@@ -139,6 +140,14 @@ def test_constrained_scores_equal_one_forward_pass(tiny_model, sources):
         assert all(has_all(row, [[[5, 6]], [[7], [8]]]) for row in found.sequences.tolist())
     together = model.generate(**sources, **options | {"constraints": [[[20, 21]]] * 5})
     assert all(has_all(row, [[[5, 6]], [[7], [8]], [[20, 21]]]) for row in together.sequences.tolist())
+
+
+def test_only_translations_that_were_found_meet_constraints(tiny_model, sources):
+    options = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 3, "return_dict_in_generate": True}
+    found = sharpened(tiny_model(1)).generate(**sources, **options, force_words_ids=[[5, 6, 7]])
+    assert found.constraints_met.tolist() == [score > -math.inf for score in found.sequences_scores.tolist()]
+    assert found.constraints_met[::4].all()
+    assert not found.constraints_met.all()
 
 
 def test_phrase_in_the_prefix_counts_as_met(tiny_model, sources):

@@ -57,6 +57,9 @@ def changed(saved, tmp_path):
         ({"eos_token_id": [2, None]}, "eos_token_id must be a token's id"),
         ({"pad_token_id": {"content": 5}}, "pad_token_id must be a token's id"),
         ({"decoder_start_token_id": 260}, "decoder_start_token_id must be a token's id, from 0 to 259, not 260"),
+        ({"forced_eos_token_id": 260}, "forced_eos_token_id must be a token's id, from 0 to 259, not 260"),
+        ({"max_length_offset": "50"}, "max_length_offset must be None or a number of tokens from 0, not '50'"),
+        ({"length_penalty_type": "gmnt"}, 'length_penalty_type must be "gnmt" or "length", not \'gmnt\''),
         ({"forced_bos_token_id": 10**30}, "forced_bos_token_id must be a token's id, from 0 to 259"),
     ],
 )

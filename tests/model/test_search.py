@@ -15,6 +15,7 @@ from transformers.generation.logits_process import (
     NoBadWordsLogitsProcessor,
     TopKLogitsWarper,
 )
+from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from vanilla_transformer.model import steps_vanilla_transformer
@@ -502,6 +503,25 @@ def test_generate_accepts_positional_arguments(tiny_model, sources):
     model = tiny_model()
     only_five = model.generate(sources["input_ids"], None, None, None, lambda sentence, tokens: [5], max_new_tokens=3)
     assert (only_five[:, 1:] == 5).all()
+
+
+def test_callers_own_limit_and_end_are_kept(tiny_model, sources):
+    model = tiny_model()
+    for beams in (1, 2):
+        options = {**sources, "num_beams": beams, "max_new_tokens": 8}
+        plain = model.generate(**options)
+        assert plain.shape[1] == 9
+        assert model.generate(**options, stopping_criteria=[MaxLengthCriteria(4)]).shape[1] == 4
+        ends = [EosTokenCriteria(plain[:, 2].tolist())]
+        assert model.generate(**options, stopping_criteria=ends).shape[1] < 9
+
+
+def test_16_bit_ties_at_the_edge_of_top_k_are_all_drawn(tiny_model, sources):
+    model = tiny_model().bfloat16()
+    with torch.no_grad():
+        model.lm_head.weight[:] = model.lm_head.weight[20]
+    drawn = model.generate(**sources, do_sample=True, top_k=2, max_new_tokens=3)
+    assert len(drawn[:, 1].unique()) > 2
 
 
 def test_plain_config_and_output_hooks_keep_our_search(tiny_model, sources, ours_used):

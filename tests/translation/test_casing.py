@@ -50,6 +50,7 @@ def test_words_of_a_glossary_keep_their_capitals():
     casing = Casing(KNOWN).keeping(["NVIDIA", "iPhone"])
     assert casing.take_off("Anna Sees NVIDIA Today") == ("Anna sees NVIDIA today", "title")
     assert casing.take_off("THE DOG SEES IPHONE.") == ("The dog sees iPhone.", "upper")
+    assert casing.take_off("IPHONE SEES THE DOG.") == ("iPhone sees the dog.", "upper")
 
 
 def test_long_line_of_signs_is_fast():

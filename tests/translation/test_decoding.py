@@ -32,6 +32,11 @@ SOURCE, PREFIX = 20, 3
         ({"max_length_offset": 7, "forced_eos_token_id": 2}, {"max_new_tokens": 4}, PREFIX + 4 - 1),
         ({"max_length_offset": 70}, {}, 40 - 1),  # the last position's token is the last
         ({"max_length_offset": 7}, {"max_new_tokens": 70}, 40),
+        ({"max_length_offset": 70, "forced_eos_token_id": 2}, {}, 40 - 1 - 1),
+        ({"max_length_offset": 7, "forced_eos_token_id": 2}, {"max_new_tokens": 70}, 40 - 1),
+        ({"max_length_offset": 7}, {"generation_config": GenerationConfig(num_beams=2)}, SOURCE + 7),
+        ({"max_length_offset": 7}, {"generation_config": GenerationConfig(max_length=12)}, 12 - 1),
+        ({"max_length_offset": 7}, {"generation_config": GenerationConfig(max_new_tokens=4)}, PREFIX + 4),
     ],
 )
 def test_length_limit_follows_call_and_model_settings(saved, options, longest):
@@ -53,6 +58,10 @@ def test_call_options_override_saved_settings():
     assert decoding.others == ["min_p"]
     with pytest.raises(TypeError):
         decoding.given["min_p"] = 0.2
+    config = GenerationConfig(num_beams=3, length_penalty=2.0, do_sample=True)
+    decoding = Decoding.resolve({"generation_config": config, "num_beams": 2}, saved)
+    found = (decoding.num_beams, decoding.length_penalty, decoding.do_sample, decoding.length_penalty_type)
+    assert found == (2, 2.0, True, "gnmt")
 
 
 def test_sentences_are_joined_as_their_script_requires():

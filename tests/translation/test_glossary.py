@@ -72,6 +72,9 @@ def test_words_have_the_apostrophes_that_the_vocabulary_takes_for_letters(tokeni
             ("po", ("hand",)), (spelling, ("thing",))
         ]  # fmt: skip
     assert [each.targets for each in as_read.find("Mba’e Guasu")] == [("Mba’e Guasu",)]
+    assert as_read is glossary.reading(letters)
+    assert glossary.constraints("po'i", letters) == []
+    assert len(glossary.constraints("mba’e", letters)) == 1
     assert glossary.reading(tokenizer) is glossary  # elsewhere a dog is meant to be found in "dog's"
     assert [each.text for each in Glossary([("dog", "Hund")]).reading(tokenizer).find("the dog's")] == ["dog"]
 

@@ -10,7 +10,7 @@ from transformers import GenerationConfig
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
-from vanilla_transformer.translation import in_blocks, score_pairs, translate, translate_lines
+from vanilla_transformer.translation import Glossary, in_blocks, score_pairs, translate, translate_lines
 
 from ..export.conftest import ending_model
 from ..model.conftest import build_model
@@ -64,6 +64,17 @@ def test_blank_input_skips_model_and_special_tokens_survive(tokenizer):
     assert translate(model, tokenizer, ["a </s> b <pad>"]) == ["a </s> b <pad>"]  # in the input they are plain text
 
 
+def test_white_space_around_texts_is_never_read(model, tokenizer):
+    """Training strips it, too."""
+    around = Echo()
+    assert translate(around, tokenizer, ["  A dog. ", "A dog.\u3000"]) == ["A dog."] * 2
+    assert around.shapes == [(2, len(tokenizer("A dog.").input_ids))]
+    [[best]] = translate_lines(Echo(), tokenizer, [[" A man sees the dog.  The girl runs. "]], split="en")
+    assert best.text == "A man sees the dog. The girl runs."
+    stripped = score_pairs(model, tokenizer, [("No.", "A dog.")])
+    assert score_pairs(model, tokenizer, [(" No. ", "A dog.\t")]) == stripped
+
+
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 4}, {}])
 def test_batch_equals_one_by_one_and_blocks(model, tokenizer, options):
     model.generation_config = paper_generation_config(model.config)
@@ -84,7 +95,8 @@ def test_eval_mode_is_used_and_training_mode_restored(tokenizer, training):
 
 
 def test_callers_length_limit_replaces_the_papers(tokenizer):
-    for bound in ({"max_length": 4}, {"max_new_tokens": 3}, {"generation_config": "its own"}):
+    config = GenerationConfig(max_new_tokens=3)
+    for bound in ({"max_length": 4}, {"max_new_tokens": 3}, {"generation_config": config}):
         model = Echo()
         translate(model, tokenizer, SENTENCES, **bound)
         assert model.options == [{"synced_gpus": False, **bound}]
@@ -142,15 +154,18 @@ def test_workers_change_neither_scores_nor_order(model, tokenizer):
     assert sum(steps) == 5
 
 
-@pytest.mark.parametrize("saved", [True, False])
-def test_samples_do_not_depend_on_worker_count(model, tokenizer, saved):
-    model.generation_config.do_sample = saved
+@pytest.mark.parametrize("asked", ["by the model", "by the call", "by a config"])
+def test_samples_do_not_depend_on_worker_count(model, tokenizer, asked):
+    model.generation_config.do_sample = asked == "by the model"
+    options = {"num_beams": 1, "max_new_tokens": 8}
+    if asked == "by the call":
+        options["do_sample"] = True
+    elif asked == "by a config":
+        options = {"generation_config": GenerationConfig(**options, do_sample=True)}
 
     def drawn(workers):
         torch.manual_seed(5)
-        options = {"num_beams": 1, "max_new_tokens": 8, "batch_tokens": 1, "workers": workers}
-        options |= {} if saved else {"do_sample": True}
-        return best_of(translate_lines(model, tokenizer, [["A man."] * 6], **options))
+        return best_of(translate_lines(model, tokenizer, [["A man."] * 6], batch_tokens=1, workers=workers, **options))
 
     alone = drawn(1)
     assert len(set(alone)) == 6
@@ -206,10 +221,17 @@ def test_no_limit_goes_beyond_the_models_positions(tokenizer):
 
 
 def test_search_may_find_fewer_translations_than_asked_for(model, tokenizer):
-    options = {"num_beams": 4, "num_return_sequences": 4, "return_dict_in_generate": True, "forced_eos_token_id": 2}
-    [found] = translate_lines(model, tokenizer, [["No."]], max_new_tokens=1, **options)
-    assert len(found) == 1
-    assert found[0].score == 0  # of the forced end
+    options = {"num_beams": 4, "num_return_sequences": 4, "forced_eos_token_id": 2, "max_new_tokens": 1}
+    for scored in (True, False):
+        [found] = translate_lines(model, tokenizer, [["No."]], return_dict_in_generate=scored, **options)
+        assert [each.score for each in found] == [0 if scored else None]  # of the forced end
+    # Only one translation of as many tokens has the whole term.
+    options |= {
+        "forced_eos_token_id": None,
+        "max_new_tokens": len(tokenizer("Hund", add_special_tokens=False).input_ids),
+    }
+    [found] = translate_lines(model, tokenizer, [["No."]], glossary=Glossary([("No", "Hund")]), **options)
+    assert all("Hund" in each.text and each.score is None for each in found)
 
 
 def test_prefix_may_be_longer_than_the_limit(model, tokenizer):
@@ -234,7 +256,11 @@ def test_split_line_joins_translations_of_its_sentences(model, tokenizer):
 
 
 def test_prefix_starts_each_line_but_not_each_sentence(model, tokenizer):
-    found = best_of(translate_lines(model, tokenizer, [SENTENCES], prefix="A dog", max_new_tokens=5, num_beams=2))
+    options = {"prefix": "A dog", "max_new_tokens": 5, "num_beams": 2}
+    found = best_of(translate_lines(model, tokenizer, [SENTENCES], **options))
+    model.generation_config.decoder_start_token_id = None  # transformers then takes the beginning of a sentence
+    model.generation_config.bos_token_id = model.config.decoder_start_token_id
+    assert best_of(translate_lines(model, tokenizer, [SENTENCES], **options)) == found
     assert [text.startswith("A dog") for text in found] == [bool(line.strip()) for line in SENTENCES]
     line = "A man sees the dog. Two men play football in the park."
     [[found]] = translate_lines(model, tokenizer, [[line]], split="en", prefix="A dog", max_length_offset=3)

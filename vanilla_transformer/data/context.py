@@ -195,10 +195,13 @@ def sources_in_context(
 def ids_in_context(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], contexts: Sequence[Context] | None
 ) -> Sequence[Sequence[int]]:
-    """The ids of some texts after their contexts; None: the texts are in the order of their documents."""
+    """The ids of some texts after their contexts, without white space around either, as in training.
+
+    Without `contexts` the texts are in the order of their documents.
+    """
     if contexts is None:
         contexts = contexts_of(texts, context_settings(tokenizer).sentences)
-    return sources_in_context(tokenizer, tokenizer(list(texts)).input_ids, contexts)
+    return sources_in_context(tokenizer, tokenizer([text.strip() for text in texts]).input_ids, contexts)
 
 
 def texts_in_context(

@@ -17,7 +17,7 @@ from transformers.utils import GENERATION_CONFIG_NAME
 
 
 # Features of a generation config that no model here supports, and the values that do not ask for them.
-_NOT_HERE = {
+UNSUPPORTED = {
     "penalty_alpha": ("contrastive search", (None, 0)),
     "num_beam_groups": ("a beam search in groups", (None, 0, 1)),
     "dola_layers": ("a search that compares layers", (None,)),
@@ -32,7 +32,8 @@ _WHOLE_NUMBERS = {
 }  # fmt: skip
 _NUMBERS = ("length_penalty", "temperature", "top_p", "repetition_penalty")
 _LARGEST_EXPONENT = 50  # a million tokens to this power are still a float
-_TOKENS = ("bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+_ENDS = ("eos_token_id", "forced_eos_token_id")  # there may be several
+_TOKENS = ("bos_token_id", "pad_token_id", "decoder_start_token_id", "forced_bos_token_id", *_ENDS)
 
 
 def check_saved_decoding(folder: str | os.PathLike, vocab_size: int | None = None) -> None:
@@ -67,7 +68,7 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
     Raises:
         ValueError: A field is refused; the message begins with its name.
     """
-    for name, (what, neutral) in _NOT_HERE.items():
+    for name, (what, neutral) in UNSUPPORTED.items():
         if name in fields and fields[name] not in neutral:
             raise ValueError(f"{name} = {_short(fields[name])} asks for {what}, which is not supported: remove {name}.")
     for name in ("constraints", "force_words_ids"):
@@ -82,6 +83,7 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
         if value is not None and (type(value) not in (int, float) or not abs(value) <= sys.float_info.max):
             raise ValueError(f"{name} must be a number, not {_short(value)}.")
     check_length_penalty(fields.get("length_penalty"))
+    check_our_fields(fields.get("length_penalty_type", "length"), fields.get("max_length_offset"))
     for name in _TOKENS:
         check_token(name, fields.get(name), vocab_size)
 
@@ -97,13 +99,22 @@ def check_length_penalty(alpha: float | None) -> None:
         raise ValueError(f"length_penalty must be {span}, not {_short(alpha)}: it is an exponent, usually from 0 to 2.")
 
 
+def check_our_fields(length_penalty_type: str, max_length_offset: int | None) -> None:
+    """Refuses values of the fields that are ours. The message begins with the name."""
+    if length_penalty_type not in ("gnmt", "length"):
+        raise ValueError(f'length_penalty_type must be "gnmt" or "length", not {_short(length_penalty_type)}.')
+    if max_length_offset is not None and (type(max_length_offset) is not int or max_length_offset < 0):
+        given = _short(max_length_offset)
+        raise ValueError(f"max_length_offset must be None or a number of tokens from 0, not {given}.")
+
+
 def check_token(name: str, value, vocab_size: int | None = None) -> None:
-    """Refuses anything but a special token's id, a whole number below `vocab_size`; for `eos_token_id` also a list.
+    """Refuses anything but a special token's id, a whole number below `vocab_size`; for an end also a list.
 
     Raises:
         ValueError: It is something else; the message begins with the name.
     """
-    ids = value if name == "eos_token_id" and isinstance(value, list) and value else [value]
+    ids = value if name in _ENDS and isinstance(value, list) and value else [value]
     for each in ids:
         if each is None and value is None:
             continue

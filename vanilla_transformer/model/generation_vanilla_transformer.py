@@ -25,7 +25,7 @@ from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengt
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 from transformers.utils import logging
 
-from .checks_vanilla_transformer import check_length_penalty
+from .checks_vanilla_transformer import check_length_penalty, check_our_fields
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .constraints_vanilla_transformer import ConstrainedOutput, LexicalConstraints
 from .search_vanilla_transformer import Restrictions, Translation, beam_search, drawn, exact_top_k, sample
@@ -86,15 +86,8 @@ def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> Ge
         settings = of_beams | settings
     else:  # transformers refuses to save fields that greedy search does not use, say a recipe's length penalty
         settings = {name: value for name, value in settings.items() if name not in of_beams}
-    _check_ours(settings["length_penalty_type"], settings["max_length_offset"])
+    check_our_fields(settings["length_penalty_type"], settings["max_length_offset"])
     return GenerationConfig(**settings)
-
-
-def _check_ours(length_penalty_type: str, max_length_offset: int | None):
-    if length_penalty_type not in ("gnmt", "length"):
-        raise ValueError(f'length_penalty_type must be "gnmt" or "length", not {length_penalty_type!r}.')
-    if max_length_offset is not None and (type(max_length_offset) is not int or max_length_offset < 0):
-        raise ValueError(f"max_length_offset must be None or a number of tokens from 0, not {max_length_offset!r}.")
 
 
 def length_penalty(length, alpha: float, kind: str):
@@ -174,7 +167,7 @@ class PaperGeneration:
                 beam search.
         """
         ours = {name: self._our_field(name, kwargs, generation_config) for name in OUR_GENERATION_FIELDS}
-        _check_ours(**ours)
+        check_our_fields(**ours)
         constraints = self._constraints(kwargs)
         if constraints:
             stopping_criteria = StoppingCriteriaList([*(stopping_criteria or []), constraints])
@@ -316,8 +309,8 @@ class PaperGeneration:
             return sequences
         scores = torch.tensor([translation.score for translation in returned], device=sequences.device)
         if constraints is not None:
-            met = torch.tensor([i not in unmet for i in range(len(prefix)) for _ in range(count)])
-            met = met.to(sequences.device)
+            met = [n // count not in unmet and each.score != -math.inf for n, each in enumerate(returned)]
+            met = torch.tensor(met, device=sequences.device)
             return ConstrainedOutput(sequences=sequences, sequences_scores=scores, constraints_met=met)
         return GenerateBeamEncoderDecoderOutput(sequences=sequences, sequences_scores=scores)
 
@@ -364,7 +357,8 @@ class PaperGeneration:
 
         def draw(scores: torch.Tensor) -> torch.LongTensor:
             # Of equal scores at the edge, which 16 bits often have, transformers keeps all.
-            if top_k is None or scores.dtype != torch.float32:
+            in_16_bits = self.dtype != torch.float32 or torch.is_autocast_enabled(scores.device.type)
+            if top_k is None or in_16_bits:
                 return drawn(unsupported(None, scores))
             values, places = exact_top_k(scores, min(top_k, scores.shape[1]))
             return places.gather(1, drawn(unsupported(None, values))[:, None])[:, 0]
@@ -390,15 +384,22 @@ class PaperGeneration:
             and type(cache.self_attention_cache) is type(cache.cross_attention_cache) is DynamicCache
             and cache.get_seq_length() == 0
             and not getattr(cache, "_is_user_defined", False)  # `generate` marks a cache that the caller passed in
-            and all(
-                type(each) in (MaxLengthCriteria, EosTokenCriteria, SourceLengthLimit) for each in stopping_criteria
-            )
+            and all(self._is_known(each, settings) for each in stopping_criteria)
             and all(
                 value is None or value is False or name in ("attention_mask", "encoder_outputs", "past_key_values")
                 for name, value in model_kwargs.items()
                 if name not in ("use_cache", "return_dict", "cache_position", "labels")  # no model ever sees these
             )
         )
+
+    @staticmethod
+    def _is_known(criterion: StoppingCriteria, settings: GenerationConfig) -> bool:
+        """Whether our searches know a criterion. The caller's own length or end takes the place of the config's."""
+        if type(criterion) is MaxLengthCriteria:
+            return criterion.max_length == settings.max_length
+        if type(criterion) is EosTokenCriteria:
+            return criterion.eos_token_id is settings._eos_token_tensor  # comparing values would wait for a GPU
+        return type(criterion) is SourceLengthLimit
 
     def _takes_plain_steps(self) -> bool:
         """Whether a step of the model needs no more than tokens, masks and a cache.

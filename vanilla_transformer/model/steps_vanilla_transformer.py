@@ -36,7 +36,7 @@ class StepwiseDecoder:
     """
 
     def __init__(self, model, encoder_states: torch.Tensor, source_mask: torch.Tensor | None, beams: int):
-        self.model, self.beams, self.vocab_size = model, beams, model.config.vocab_size
+        self.beams, self.vocab_size = beams, model.config.vocab_size
         self.length = 0
         hidden = torch.finfo(encoder_states.dtype).min
         self.source_mask = None

@@ -67,7 +67,7 @@ class OnnxTranslator:
         """
         tokenizer = towards(self.tokenizer, to)
         found = [""] * len(sentences)
-        sources = tokenizer(list(sentences)).input_ids if sentences else []
+        sources = tokenizer([each.strip() for each in sentences]).input_ids if sentences else []
         todo = sorted((i for i, each in enumerate(sentences) if each.strip()), key=lambda i: len(sources[i]))
         for begin in range(0, len(todo), batch_size):
             batch = todo[begin : begin + batch_size]

@@ -72,12 +72,16 @@ class TorchEngine:
         inputs = tokenizer.pad({"input_ids": batch.sources}, return_tensors="pt").to(model.device)
         beginning = {}
         if batch.prefix:
-            ids = [model.generation_config.decoder_start_token_id, *batch.prefix]
+            saved = model.generation_config
+            start = saved.bos_token_id if saved.decoder_start_token_id is None else saved.decoder_start_token_id
+            ids = [start, *batch.prefix]
             beginning["decoder_input_ids"] = torch.tensor([ids] * len(batch.texts), device=model.device)
         constrained = batch.constraints is not None and any(batch.constraints)
         if constrained:
             # A dictionary avoids a warning about sentences whose constraints cannot be met: their `terms` say so.
             given = {**given, "constraints": batch.constraints, "return_dict_in_generate": True}
+        elif self.decoding.num_return_sequences > 1 and self.decoding.num_beams > 1 and not self.decoding.do_sample:
+            given = {**given, "return_dict_in_generate": True}  # scores say which translations were really found
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
             # Otherwise transformers imports all of FSDP to see whether it is in use.
             given = {"synced_gpus": False, **given}
@@ -92,8 +96,6 @@ class TorchEngine:
         scores = None
         if not isinstance(output, torch.Tensor):
             output, scores = output.sequences, output.get("sequences_scores")
-        if constrained and not self.decoding.scores:
-            scores = None
         texts = tokenizer.batch_decode(output, skip_special_tokens=True)
         scores = [None] * len(texts) if scores is None else scores.tolist()
         alignments, likely = [self.decoding.blank.alignment] * len(texts), [None] * len(texts)
@@ -127,7 +129,9 @@ class TorchEngine:
 
     def _cut(self, output: torch.Tensor, batch: Batch) -> list[bool]:
         """Whether the limit ended each translation, of (translations, 1 + tokens) with the start token."""
-        ends = self.decoding.given.get("eos_token_id", self.model.generation_config.eos_token_id)
+        config = self.decoding.given.get("generation_config")
+        ends = self.decoding.given.get("eos_token_id", getattr(config, "eos_token_id", None))
+        ends = self.model.generation_config.eos_token_id if ends is None else ends
         ends = torch.tensor([] if ends is None else ends, device=output.device).view(-1)
         is_end = torch.isin(output[:, 1 + len(batch.prefix) :], ends)
         cut = [not has_end for has_end in is_end.any(dim=1).tolist()]

@@ -56,7 +56,7 @@ class Casing:
         small = _WORD.sub(lambda found: self._usual(found[0]), line)
         letters, begins = list(small), True
         for found in _WORD_OR_END.finditer(small):
-            if begins and found[1]:  # nothing changes if it is a digit
+            if begins and found[1] and found[0].lower() not in self.kept:  # nothing changes if it is a digit
                 letters[found.start()] = found[1].title()
             begins = not found[1]
         return "".join(letters), form

@@ -129,7 +129,7 @@ class Decoding:
         """Settles how a model translates.
 
         Args:
-            options: The options of the call, as for `generate()`.
+            options: The options of the call, as for `generate()`; a `generation_config` comes after the others.
             saved: The model's generation config.
             positions, prefix, align, constrained, calibration: See the fields.
             offset: The `max_length_offset` if neither the call nor the model sets one.
@@ -137,13 +137,17 @@ class Decoding:
         Raises:
             ValueError: Translations may have constraints, and the search cannot meet them.
         """
-        asked = {name: options.get(name, getattr(saved, name, None)) for name in cls._asked()}
+        call = dict(options)
+        if (config := options.get("generation_config")) is not None:
+            of_config = vars(config) | {"max_length": wanted_max_length(config)}
+            call = {name: value for name, value in of_config.items() if value is not None} | call
+        asked = {name: call.get(name, getattr(saved, name, None)) for name in cls._asked()}
         found = {name: value for name, value in asked.items() if value is not None}
         if "max_new_tokens" in found:
             limits = {"max_length": None, "max_length_offset": None}
-        elif options.get("max_length") is not None:
+        elif call.get("max_length") is not None:
             limits = {"max_length_offset": None}
-        elif offset is not None and "max_length_offset" not in options and not hasattr(saved, "max_length_offset"):
+        elif offset is not None and "max_length_offset" not in call and not hasattr(saved, "max_length_offset"):
             limits = {"max_length": None, "max_length_offset": offset}
         else:
             limits = {"max_length": wanted_max_length(saved)}
@@ -187,7 +191,7 @@ class Decoding:
         if self.max_length_offset is not None:
             limits.append(source + self.max_length_offset)
         if self.positions is not None:
-            limits.append(self.positions - (self.max_new_tokens is None))
+            limits.append(self.positions - (self.max_new_tokens is None) - forced)
         return max(min(limits), prefix + 1)
 
     @property

@@ -79,6 +79,7 @@ class Glossary:
     def __init__(self, entries: Iterable[tuple[str, str | None]]):
         self.terms: list[Term] = []
         self._as_read: Callable[[str], str] = str  # text of the same length
+        self._read_otherwise: Glossary | None = None  # there are only two ways to read
         self._places: dict[str, str] = {}  # where each term was read, by the form that is looked for
         self._by_first_word: dict[str, list[tuple[list[str], Term]]] = {}
         for number, (source, target) in enumerate(entries, start=1):
@@ -92,11 +93,12 @@ class Glossary:
         as_read = as_read_by(tokenizer)
         if as_read is self._as_read:
             return self
-        other = Glossary([])
-        other._as_read = as_read
-        for term in self.terms:
-            other._add(term.source, "|".join(term.targets), self._places[self._key(term)])
-        return other
+        if self._read_otherwise is None:
+            self._read_otherwise = Glossary([])
+            self._read_otherwise._as_read = as_read
+            for term in self.terms:
+                self._read_otherwise._add(term.source, "|".join(term.targets), self._places[self._key(term)])
+        return self._read_otherwise
 
     @staticmethod
     def _key(term: Term) -> str:
@@ -149,11 +151,12 @@ class Glossary:
 
     def constraints(self, line: str, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
         """The entry for a line in the `constraints` of `generate`."""
-        return constraints_of(self.find(line), line, tokenizer)
+        return constraints_of(self.reading(tokenizer).find(line), line, tokenizer)
 
     def annotated(self, line: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:
         """Token ids of a line with its terms annotated, for a model that knows soft terms; see [`annotated_ids`]."""
-        [ids] = annotated_ids(tokenizer, [(line, annotations_of(self.find(line)))])
+        terms = self.reading(tokenizer).find(line)
+        [ids] = annotated_ids(tokenizer, [(line, annotations_of(terms))])
         return ids
 
 

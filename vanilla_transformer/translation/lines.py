@@ -81,13 +81,13 @@ class Pieces:
             self._segment = segment
 
     def __call__(self, line: str) -> list[str]:
-        """The pieces of the next line; a blank line is one piece."""
+        """The pieces of the next line, without white space around them, as in training; a blank line is one piece."""
         self.lines += 1
         if not line.strip():
             return [line]
-        sentences = [line]
+        sentences = [line.strip()]
         if self.split:
-            sentences = [each.strip() for each in self._segment(self.split, line) if each.strip()] or [line]
+            sentences = [each.strip() for each in self._segment(self.split, line) if each.strip()] or sentences
         return sentences if self.longest is None else [piece for each in sentences for piece in self._short(each)]
 
     def _short(self, sentence: str) -> list[str]:

@@ -253,7 +253,7 @@ def _translations(
     for batch, hypotheses in zip(batches, engine.translate(batches), strict=True):
         per_sentence = len(hypotheses) // len(batch.numbers)
         for n, i in enumerate(batch.numbers):
-            found[i] = _really_found(hypotheses[n * per_sentence : (n + 1) * per_sentence])
+            found[i] = _really_found(hypotheses[n * per_sentence : (n + 1) * per_sentence], decoding.scores)
         if on_progress is not None:
             on_progress(len(batch.numbers))
     if terms is not None:
@@ -264,10 +264,13 @@ def _translations(
     return found
 
 
-def _really_found(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """The hypotheses without those that `generate()` makes up, with the score -inf, if its search has found fewer."""
-    found = [each for each in hypotheses if each.score != -math.inf]
-    return found or [replace(hypotheses[0], score=None)]
+def _really_found(hypotheses: Sequence[Hypothesis], scores: bool) -> list[Hypothesis]:
+    """The hypotheses without those that `generate()` makes up, with the score -inf, if its search has found fewer.
+
+    They keep their scores if these were asked for.
+    """
+    found = [each for each in hypotheses if each.score != -math.inf] or [replace(hypotheses[0], score=None)]
+    return found if scores else [each if each.score is None else replace(each, score=None) for each in found]
 
 
 def _with_soft_terms(
@@ -317,12 +320,22 @@ def score_pairs(
         tokenizer, to, batch_tokens, on_progress: As for [`translate`].
         pairs: Source and translation of each.
         contexts: As for [`translate`].
+
+    Raises:
+        ValueError: A text has more tokens than the model has learned positions for.
     """
     if not pairs:
         return []
     tokenizer = towards(tokenizer, to)
     sources = ids_in_context(tokenizer, [source for source, _ in pairs], contexts)
-    targets = tokenizer(text_target=[target for _, target in pairs]).input_ids
+    targets = tokenizer(text_target=[target.strip() for _, target in pairs]).input_ids
+    if (positions := getattr(model, "positions", None)) is not None:
+        for number, lengths in enumerate(zip(map(len, sources), map(len, targets), strict=True), start=1):
+            if (longest := max(lengths)) > positions:
+                raise ValueError(
+                    f"A side of pair {number:,} has {longest:,} tokens, but max_position_embeddings is {positions:,}: "
+                    "learned positions end there. Shorten it."
+                )
     decoding = Decoding.resolve({}, model.generation_config)
     found: dict[int, PairScore] = {}
     for batch, chosen in target_log_probabilities(model, tokenizer, sources, targets, batch_tokens):
