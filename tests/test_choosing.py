@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import re
+from dataclasses import replace
 from itertools import islice, pairwise, product
 from pathlib import Path
 from unicodedata import normalize
@@ -19,6 +20,7 @@ from vanilla_transformer.choosing import (
     chosen_recipe,
     facts_of,
     measure_speeds,
+    recipes,
 )
 from vanilla_transformer.choosing.rule import PHRASES
 from vanilla_transformer.choosing.search import AS_CHOSEN, Search, candidates_for, shares, with_changes
@@ -84,6 +86,9 @@ def test_vocabulary_grows_with_text_and_model_with_time():
     assert widths[-1] == 512
     dropouts = [chosen(facts(pairs), 15, {128: 6000.0})["model.dropout"] for pairs in (3_000, 30_000, 3_000_000)]
     assert dropouts == [0.2, 0.1, 0.1]
+    # Of a text of which only a part was looked at, nobody knows the passes; it is large in any case.
+    for whole, expected in ((True, 0.2), (False, 0.1)):
+        assert chosen(replace(facts(3_000), is_whole=whole), 15, SPEEDS)["model.dropout"] == expected
 
 
 def test_batches_are_smaller_where_updates_would_be_few():
@@ -245,10 +250,21 @@ def test_typed_values_are_kept_and_reasons_recorded(data, tmp_path, caplog):
     assert recipe.data.validation == ["train.en", "train.es"]
     assert {path.name for path in (tmp_path / "run" / "text").iterdir()} == {"phrases.en", "phrases.es"}
     text = (tmp_path / "run" / "chosen.yaml").read_text(encoding="utf-8")
-    assert "800 pairs, 600 of them different" in text
+    assert "# The text: 800 pairs, 600 of them different" in text
     assert re.search(r"# only [\d,]+ running words\n", text)
     assert "  # as typed\n  dropout: 0.05\n" in text
     assert "model.dropout" not in caplog.text
+
+
+def test_only_the_beginning_of_a_large_text_is_looked_at(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "_MOST_LOOKED_AT", 500)
+    given = {**data, "data.validation": "[train.en, train.es]"}
+    chosen_recipe(tmp_path / "run", given, minutes=2, speeds=SPEEDS)
+    text = (tmp_path / "run" / "chosen.yaml").read_text(encoding="utf-8")
+    assert "# The text: the first 500 pairs, 500 of them different" in text
+    assert "  # more than 500 pairs\n  dropout: 0.1\n" in text
+    with pytest.raises(ValueError, match="held out only from fewer than 500"):
+        chosen_recipe(tmp_path / "other", data, minutes=2, speeds=SPEEDS)
 
 
 def test_typed_section_sets_only_its_own_fields(data, tmp_path):
@@ -432,6 +448,8 @@ def test_candidates_differ_from_choices_and_keep_typed_values():
             assert AS_CHOSEN in typed
             assert not any(name in each.changes for each in typed.values())
     assert "BPE-dropout" not in candidates_for(choices, {"tokenizer.kind": "wordpiece"})
+    choices, of_vocabulary = choose(facts(30_000), 15, SPEEDS, bf16=True), {"smaller vocabulary", "larger vocabulary"}
+    assert candidates_for(choices, {}).keys() - candidates_for(choices, {"initial_model": "a"}).keys() == of_vocabulary
 
 
 def test_changes_are_placed_in_their_sections():

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -71,9 +72,10 @@ def test_best_and_newest_checkpoints_are_kept(run):
 
 
 def test_requested_checkpoint_is_not_counted_and_later_removed(run):
-    for steps, left in (((), []), ((10, 20, 25), ["10", "20", "25"]), ((10, 20, 25, 30), ["20", "30"])):
+    cases = (((), []), ((10, 20, 25), ["10", "20", "25"]), ((10, 20, 25, 30), ["20", "30"]))
+    for (steps, left), every in product(cases, (10, 0.01)):  # a share of the 1,000 updates
         folder = run(*steps)
-        recover(folder, arguments(2))
+        recover(folder, arguments(2, save_steps=every))
         assert [path.name.removeprefix("checkpoint-") for path in folder.good_checkpoints()] == left
         assert folder.checkpoint_folders() == folder.good_checkpoints()
         shutil.rmtree(folder.path)

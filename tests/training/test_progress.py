@@ -13,7 +13,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from tests.warm_python import PACKAGE, all_completed
 from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.training.arguments import noam
-from vanilla_transformer.training.progress import LearningCurve, LogFile, ProgressBar
+from vanilla_transformer.training.progress import LearningCurve, LogFile, ProgressBar, StopOnRequest
 from vanilla_transformer.training.run import train
 
 from .conftest import Work
@@ -187,6 +187,9 @@ def test_training_stops_at_max_minutes_also_when_resumed(make_trainer, clock, tm
     assert trainer.state.global_step == 30
     saved = sorted(int(path.name.partition("-")[2]) for path in (tmp_path / "checkpoints").iterdir())
     assert saved == [math.ceil(6 * part / 4) for part in range(1, 21)]
+    trainer.evaluate(metric_key_prefix="test")
+    trainer.train()
+    assert trainer.state.global_step == 30  # another training has its own two minutes
 
     resumed = make_trainer(callbacks=[Work(clock, 8)], save_total_limit=100, **options)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-20"))
@@ -195,6 +198,22 @@ def test_training_stops_at_max_minutes_also_when_resumed(make_trainer, clock, tm
     longer = make_trainer(callbacks=[Work(clock, 4)], save_total_limit=100, **options | {"max_minutes": 3})
     longer.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-30"))
     assert longer.state.global_step == 45
+
+
+def test_stop_of_a_resumed_run_waits_for_no_evaluation(make_trainer, clock, tmp_path):
+    class Asking(StopOnRequest):
+        def on_step_end(self, args, state, control, **kwargs):
+            self.requested = state.global_step == 22  # a part of the time ends after 21 updates, and after 23
+            super().on_step_end(args, state, control, **kwargs)
+
+    options = {"max_minutes": 2, "max_steps": 1000, "eval_strategy": "steps", "save_strategy": "steps"}
+    make_trainer(callbacks=[Work(clock, 4)], save_total_limit=100, **options).train()
+    resumed = make_trainer(callbacks=[Work(clock, 4), Asking()], save_total_limit=100, **options)
+    assert "eval_loss" in resumed.evaluate()  # before any training
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoints" / "checkpoint-20"))
+    assert (tmp_path / "checkpoints" / "checkpoint-22").is_dir()
+    assert resumed.state.global_step == 22
+    assert [record["step"] for record in resumed.state.log_history if "eval_loss" in record][-1] == 21
 
 
 def test_budget_may_come_and_go_between_sessions(make_trainer, clock, tmp_path):
@@ -227,11 +246,12 @@ rank, now = torch.distributed.get_rank(), SimpleNamespace(seconds=0.0)
 progress.time = SimpleNamespace(perf_counter=lambda: now.seconds)
 args = SimpleNamespace(max_minutes=2, world_size=2, device="cpu", eval_strategy="steps")
 budget = progress.TimeBudget()
-budget.on_train_begin(args, SimpleNamespace(stateful_callbacks={}, log_history=[]), None)
+state = SimpleNamespace(stateful_callbacks={}, log_history=[], global_step=1, max_steps=1000)
+budget.on_train_begin(args, state, None)
 while not budget.seconds >= 120:
     now.seconds += 4 + 0.1 * rank
     control = SimpleNamespace(should_save=False, should_evaluate=False, should_training_stop=False)
-    budget.on_step_end(args, None, control)
+    budget.on_step_end(args, state, control)
     print(control.should_save, control.should_evaluate, control.should_training_stop)
     if control.should_evaluate:
         now.seconds += 0.5 + 2 * rank  # a tenth of the time for one process, and less for the other

@@ -8,7 +8,7 @@ import os
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -21,7 +21,7 @@ from ..data.phrases import phrase_pairs
 from ..data.tokenizer import with_apostrophe_letters
 from ..environment import has_bfloat16
 from ..files import alone_in, relative_to, replaced_folder, write_text
-from ..run.folder import RunFolder
+from ..run.folder import RunFolder, typed_to_resume
 from ..run.loading import chosen_device
 from ..run.recipe import DataSettings, Recipe, by_field, load_recipe, override, recipe_of, recipe_with
 from ..training.opening import check_start
@@ -33,7 +33,7 @@ from .search import Search, with_changes
 logger = logging.getLogger(__name__)
 
 FEWEST_PAIRS = 200
-_MOST_LOOKED_AT = 1_000_000  # pairs: more would not change a choice
+_MOST_LOOKED_AT = 1_000_000  # pairs: of larger texts the rule need not know more
 _HELD_OUT = "held out"
 _ONE_IN = 20  # sources are held out, with all of their pairs
 _COPIES_BESIDE_PHRASES = 2  # of each pair, for one of each phrase pair: about half of the tokens are phrases then
@@ -151,7 +151,7 @@ def _was_chosen(folder: RunFolder, asked: str) -> bool:
         before = folder.chosen.read_text(encoding="utf-8").partition("\n")[0]
         if sorted(before.split()) == sorted(asked.split()):  # in whatever order they were typed
             return True
-        command = shlex.join(["vanilla-transformer", "train", "--resume", str(folder.path)])
+        command = shlex.join(["vanilla-transformer", "train", "--resume", typed_to_resume(folder.path)])
         raise ValueError(
             f"{folder.path} holds a run that was chosen for something else ({folder.chosen}): go on with it by "
             f"`{command}`, or choose another output folder."
@@ -193,7 +193,7 @@ def _recipes_to_try(
 
 def _of_candidates(typed: Mapping[str, str]) -> dict[str, str]:
     """The typed fields that candidates have: a round has its own time and no end, and publishes nothing."""
-    own = ("max_minutes", "cooldown_steps", "push_to_hub", "hub_")
+    own = ("max_minutes", "cooldown_steps", "early_stopping_patience", "push_to_hub", "hub_")
     without = ("description", *(f"training.{name}" for name in own))
     return {name: text for name, text in typed.items() if not name.startswith(without)}
 
@@ -238,7 +238,7 @@ def _text_of(data: DataSettings) -> tuple[list[tuple[str, str]], TextFacts]:
     if data.validation == _HELD_OUT and data.context_sentences:
         raise ValueError("data.validation is missing: holding pairs out would cut documents (data.context_sentences).")
     pairs = _pairs_of(data)
-    facts = facts_of(pairs)
+    facts = replace(facts_of(pairs), is_whole=len(pairs) < _MOST_LOOKED_AT)
     for side, words in zip(("source", "target"), facts.words, strict=True):
         if not words:
             raise ValueError(f"data.train has no words in the {side}: every line is blank.")

@@ -68,6 +68,7 @@ class TextFacts:
         scripts: The script that most letters of source and target are in.
         copied: Share of the target's words that are also in its source, from 0 to 1.
         apostrophes: Share of the words of source and target that have one between letters, from 0 to 1.
+        is_whole: Whether these are all pairs; otherwise there are more than anyone looked at.
     """
 
     pairs: int
@@ -77,6 +78,7 @@ class TextFacts:
     scripts: tuple[str, str]
     copied: float
     apostrophes: tuple[float, float] = (0.0, 0.0)
+    is_whole: bool = True
 
     def __str__(self) -> str:
         source, target = (
@@ -84,8 +86,9 @@ class TextFacts:
         )
         scripts = " and ".join(dict.fromkeys(self.scripts))
         return (
-            f"{self.pairs:,} pairs, {self.distinct:,} of them different; {source} in the source and {target} in the "
-            f"target, {scripts}; {self.copied:.0%} of the target's words stand in its source"
+            f"{'' if self.is_whole else 'the first '}{self.pairs:,} pairs, {self.distinct:,} of them different; "
+            f"{source} in the source and {target} in the target, {scripts}; "
+            f"{self.copied:.0%} of the target's words stand in its source"
         )
 
 
@@ -169,7 +172,7 @@ def choose(
     tokens = trained[width]
     passes = tokens / _tokens_of(facts)
     # 0.3 learns too slowly for minutes: after 54 passes it is 4 chrF behind 0.2, and after 600 it is no better.
-    dropout = 0.1 if passes < _MANY_PASSES else 0.2
+    dropout = 0.1 if passes < _MANY_PASSES or not facts.is_whole else 0.2
     batch = _BATCH
     while batch > 1024 and tokens / batch < _FEWEST_UPDATES:
         batch //= 2
@@ -205,7 +208,9 @@ def choose(
         Choice(
             "model.dropout",
             dropout,
-            f"about {passes:.0f} passes of the pairs alone: 0.1 below {_MANY_PASSES}, 0.2 from there on",
+            f"about {passes:.0f} passes of the pairs alone: 0.1 below {_MANY_PASSES}, 0.2 from there on"
+            if facts.is_whole
+            else f"more than {facts.pairs:,} pairs",
         ),
         Choice("model.attn_implementation", "eager", "the faster one for short sentences"),
         Choice("training.max_minutes", minutes, "the time there is"),

@@ -2,9 +2,10 @@
 
     choices -> a run for each change -> the better half trains for as long again -> ... -> choices, with one change
 
-All rounds take about as long (Jamieson and Talwalkar 2016). The original choices always stay in: a change has to beat
-them after the same time. Libraries that halve (Optuna, Ray Tune) start runs and stop them. Here the remaining runs
-resume from their checkpoints, and so does the whole search after an interruption.
+The first round takes about half of the time, and the others a quarter each (Jamieson and Talwalkar 2016). The original
+choices always stay in: a change has to beat them after the same time. Libraries that halve (Optuna, Ray Tune) start
+runs and stop them. Here the remaining runs resume from their checkpoints, and so does the whole search after an
+interruption.
 """
 
 import json
@@ -59,6 +60,8 @@ def candidates_for(choices: Sequence[Choice], typed: Mapping[str, str]) -> dict[
     dropout, pieces = chosen["model.dropout"], chosen["tokenizer.vocab_size"]
     smaller = [size for size in VOCABULARIES[1:] if size < pieces]  # the first is bytes alone
     larger = [size for size in VOCABULARIES if size > pieces]
+    if "initial_model" in typed:  # it has its own vocabulary
+        smaller, larger = [], []
     changes = {
         AS_CHOSEN: {},
         "more dropout": {"model.dropout": round(dropout + _DROPOUT, 2)},

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +37,12 @@ def step_of(checkpoint: Path) -> int:
 
 def is_regular(checkpoint: Path, args: TrainingArguments) -> bool:
     """Whether the run would have saved it without being stopped. With `max_minutes` the answer is always yes."""
-    return args.max_minutes is not None or step_of(checkpoint) % args.save_steps == 0
+    return args.max_minutes is not None or step_of(checkpoint) % _updates_between(args) == 0
+
+
+def _updates_between(args: TrainingArguments) -> int:
+    """Updates from one checkpoint to the next; below 1 `save_steps` is a share of them all, as for transformers."""
+    return int(args.save_steps) if args.save_steps >= 1 else math.ceil(args.max_steps * args.save_steps)
 
 
 def trainer_state(checkpoint: Path) -> dict:
@@ -200,7 +206,7 @@ def _needed_at_the_end(trained: int, best: str | None, args: VanillaTransformerT
 
     `trained` is the number of updates before the last complete checkpoint.
     """
-    every = int(args.save_steps)
+    every = _updates_between(args)
     end = trained if args.early_stopping_patience is not None else max(args.max_steps, trained)
     saved = sorted({*range(every, end + 1, every), end})
     averaged = saved[-args.average_last :] if args.average_last else []

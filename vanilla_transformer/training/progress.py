@@ -190,7 +190,12 @@ class TimeBudget(TrainerCallback, ExportableState):
     PARTS = 20
 
     def __init__(self):
-        self.seconds, self.since = 0.0, None
+        self.since: float | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Resets the budget: training begins."""
+        self.seconds = 0.0
         self.evaluated_at = self.evaluation = 0.0  # when the last evaluation ended, and the seconds that it took
 
     def on_train_begin(self, args, state, control, **kwargs):
@@ -211,15 +216,18 @@ class TimeBudget(TrainerCallback, ExportableState):
             torch.distributed.all_reduce(agreed, torch.distributed.ReduceOp.MAX)
             self.seconds, self.evaluated_at, self.evaluation = agreed.tolist()
         part = 60 * args.max_minutes / self.PARTS
-        if is_over(self.state(), args.max_minutes):
-            control.should_training_stop = True
-        if self.seconds // part > before // part or control.should_training_stop:
+        control.should_training_stop |= is_over(self.state(), args.max_minutes)
+        # Not whenever training stops: someone who interrupts it does not wait for an evaluation.
+        ends = is_over(self.state(), args.max_minutes) or state.global_step >= state.max_steps
+        if self.seconds // part > before // part or ends:
             control.should_save = True
             # The first translations of a model are long: evaluations get a tenth of the time, not all of it.
             rested = self.seconds - self.evaluated_at >= 9 * self.evaluation
-            control.should_evaluate = (rested or control.should_training_stop) and args.eval_strategy != "no"
+            control.should_evaluate = (rested or ends) and args.eval_strategy != "no"
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+        if self.since is None or "eval_runtime" not in metrics:  # outside training, or of another set
+            return
         self.evaluation = metrics["eval_runtime"]
         self.evaluated_at = time.perf_counter() - self.since
 

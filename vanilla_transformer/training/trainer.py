@@ -426,6 +426,10 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         self._clock.start()
         self._tokens = TokenCounter()
         self.guard.begin()
+        if not resume_from_checkpoint:
+            for each in self.callback_handler.callbacks:
+                if isinstance(each, TimeBudget):
+                    each.begin()
         if self.ema is not None:
             self.ema.begin(resume_from_checkpoint)
         at_start = self.args.eval_on_start
@@ -555,7 +559,7 @@ def translated(
     found = [""] * len(sources)
     for language in dict.fromkeys(tags):
         chosen = [i for i, tag in enumerate(tags) if tag == language]
-        before = None if contexts is None else [contexts[i] for i in chosen]
+        before = [contexts[i] for i in chosen]
         texts = translate(model, tokenizer, [sources[i] for i in chosen], contexts=before, to=language, **options)
         for i, text in zip(chosen, texts, strict=True):
             found[i] = text
