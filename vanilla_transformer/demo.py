@@ -155,8 +155,8 @@ class Demo:
                 raise ValueError(f"The text has {len(text):,} characters: {MOST_CHARACTERS:,} at most.")
             if search == BEAM_SEARCH and wanted > num_beams:
                 raise ValueError(f"{wanted:g} translations need as many hypotheses.")
-            if search == SAMPLING and seed:
-                torch.manual_seed(int(seed))
+            if search == SAMPLING:
+                torch.manual_seed(int(seed)) if seed else torch.seed()
             if len(glossary) > MOST_CHARACTERS:
                 raise ValueError(f"The glossary has {len(glossary):,} characters: {MOST_CHARACTERS:,} at most.")
             lines = [line for line in glossary.splitlines() if line.strip()]
@@ -374,7 +374,15 @@ def _options(
                 1, max(16, num_beams), num_beams, step=1, label="Hypotheses", info="of the beam search", **wide
             )
             alpha = 1.0 if length_penalty is None else length_penalty
-            penalty = gradio.Slider(-2, 3, alpha, step=0.1, label="Length penalty", info="of the beam search", **wide)
+            penalty = gradio.Slider(
+                min(-2, alpha),
+                max(3, alpha),
+                alpha,
+                step=0.1,
+                label="Length penalty",
+                info="of the beam search",
+                **wide,
+            )
         with gradio.Row():
             temperature = gradio.Slider(0.1, 2, 1, step=0.1, label="Temperature", info="of sampling", **wide)
             top_k = gradio.Slider(0, 100, 0, step=1, label="Top k", info="of sampling; 0 is all", **wide)

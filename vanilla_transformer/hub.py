@@ -185,15 +185,18 @@ def commit_files(
         _send(lambda: api.create_repo(repository, private=private, exist_ok=True))
         if revision is not None and not revision.startswith("refs/"):
             _send(lambda: api.create_branch(repository, branch=revision, exist_ok=True))
-        operations = [CommitOperationAdd(name, file) for name, file in files.items()]
-        there = _send(lambda: api.list_repo_files(repository, revision=revision))
-        stale = [name for name in there if name not in files and (name == _PICKLE or replaces(name))]
-        operations += [CommitOperationDelete(name) for name in stale]
-        commit = _send(
-            lambda: api.create_commit(  # not upload_folder, which makes several commits if it takes long
+        added = [CommitOperationAdd(name, file) for name, file in files.items()]
+
+        def commit_all() -> "CommitInfo":
+            # Listed in every try: a commit whose answer was lost has removed the files already.
+            there = api.list_repo_files(repository, revision=revision)
+            stale = [name for name in there if name not in files and (name == _PICKLE or replaces(name))]
+            operations = [*added, *map(CommitOperationDelete, stale)]
+            return api.create_commit(  # not upload_folder, which makes several commits if it takes long
                 repository, operations, commit_message=message, revision=revision, create_pr=pull_request
             )
-        )
+
+        commit = _send(commit_all)
         if tag is not None:  # it may be there already, from an earlier try
             _send(lambda: api.create_tag(repository, tag=tag, revision=commit.oid, exist_ok=True))
             named = {ref.name: ref.target_commit for ref in _send(lambda: api.list_repo_refs(repository)).tags}
@@ -247,7 +250,12 @@ def _status(error: BaseException | None) -> int | None:
 @contextmanager
 def _explained(repository: str) -> Iterator[None]:
     """Turns the client's errors into ones that a user can act on, without the request, which contains the token."""
-    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HfHubHTTPError,
+        LocalTokenNotFoundError,
+        RevisionNotFoundError,
+    )
 
     try:
         yield
@@ -257,7 +265,7 @@ def _explained(repository: str) -> Iterator[None]:
         ) from None
     except Exception as error:
         status = _status(error) or _status(error.__cause__)
-        if status in (401, 403, 404):
+        if status in (401, 403, 404) and not isinstance(error, (EntryNotFoundError, RevisionNotFoundError)):
             raise PermissionError(
                 f"The Hub does not let you write to {repository} (status {status}): log in with `hf auth login`, with "
                 "a token that may write there."

@@ -240,6 +240,16 @@ class TestPublish:
         assert "publish again in 1000 seconds, which finishes the job" in asked[2]
         assert "model.safetensors" in files_of(hub)
 
+    def test_commit_may_be_made_though_its_answer_is_lost(self, hub, hub_python, run):
+        assert commands(hub_python, ("publish", run, NAME))[0][0] == 0
+        fault = hub.fault("truncate", r"/commit/main")
+        [[status, _, said]] = commands(hub_python, ("publish", run / "averaged", NAME))
+        assert (status, fault["hits"]) == (0, 1), said
+        assert "scores.json" not in files_of(hub)
+        [[status, _, said]] = commands(hub_python, ("publish", run / "averaged", NAME, "--revision", "refs/pr/99"))
+        assert status == 1
+        assert "log in" not in said
+
     @pytest.mark.slow
     def test_interrupted_publishing_can_be_repeated(self, hub, hub_python, run, tmp_path):
         fault = hub.fault("status", r"^/lfs/", times=1000)

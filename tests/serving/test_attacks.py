@@ -160,6 +160,7 @@ def test_malformed_requests_are_rejected_with_a_reason(server):
         "a length of 5,000 digits": (400, GET + b"Content-Length: " + b"9" * 5000 + end),
         "two lengths": (400, GET + b"Content-Length: 1\r\nContent-Length: 2" + end),
         "a chunk without length": (400, POST + b"Transfer-Encoding: chunked" + end + b"z" + end),
+        "such a chunk for an answer that needs no body": (400, GET + b"Transfer-Encoding: chunked" + end + b"z" + end),
     }  # fmt: skip
     with others_are_served(url):
         for name, (status, sent) in cases.items():

@@ -154,6 +154,11 @@ def test_seed_makes_sampling_reproducible(client):
     assert seeded[0] == seeded[1] != seeded[2]
     assert [row[:2] for row in seeded[0][1]] == [[1, ""], [2, ""], [3, ""]]
     assert asked(client, search=SAMPLING) != asked(client, search=SAMPLING)
+    unseeded = []
+    for _ in range(2):
+        asked(client, search=SAMPLING, seed=5)
+        unseeded.append(asked(client, search=SAMPLING))
+    assert unseeded[0] != unseeded[1]  # nobody's seed is another's
     assert asked(client, search=SAMPLING, top_k=1, n=1)[0] == asked(client, beams=1, n=1)[0]
 
 
@@ -288,6 +293,7 @@ def test_unusable_address_is_reported(demo, url, random_translator):
     place = f"127.0.0.1, port {port} (Address already in use)"
     said = f"vanilla-transformer: Cannot listen at {place}: choose another --port or --host.\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+    assert "--port must be from 1 to 65535, not 0" in command("demo", random_translator, "--port", "0").stderr
     nobodys = "192.0.2.1"
     with pytest.raises(OSError, match=rf"Cannot listen at {nobodys} \(Cannot assign requested address\): choose"):
         demo.show(random_translator, nobodys)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Event
@@ -32,6 +33,7 @@ from vanilla_transformer.data.terms import TERM_MARKERS
 from vanilla_transformer.model.confidence_vanilla_transformer import Calibration, sha256_of_weights
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.serving.backend import Backend, Batcher, Wish, load_backend
+from vanilla_transformer.serving.connections import BoundedConnection, Bounds
 from vanilla_transformer.serving.server import Limits, TranslationRequest, _wish_of, make_server
 
 from ..model.conftest import build_model, sharpened
@@ -280,6 +282,62 @@ def test_disconnecting_clients_leave_the_queue(batcher, translator):
             done.result(timeout=20)
     assert answers([last]) == ["fe"]
     assert translator.batches == [["first"], ["ef"]]
+
+
+def test_connection_too_many_is_told_to_come_later(batcher, translator):
+    http = partial(BoundedConnection, Bounds(seconds=5, connections=1, backlog=8))
+    server = uvicorn.Server(uvicorn.Config(make_server(batcher, LIMITS), port=0, log_level="error", http=http))
+    with ThreadPoolExecutor() as threads:
+        done = threads.submit(server.run)
+        while not server.started:
+            time.sleep(0.005)
+        url = "http://{}:{}".format(*server.servers[0].sockets[0].getsockname())
+        try:
+            answered = threads.submit(post, url, ["ab"])
+            while not batcher._waiting.qsize():
+                time.sleep(0.005)
+            refused = post(url, ["cd"])
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            translator.may_go_on.set()
+            answered.result(timeout=20)
+        finally:
+            translator.may_go_on.set()
+            server.should_exit = True
+            done.result(timeout=20)
+
+
+def test_texts_of_a_failed_request_leave_the_queue(batcher, translator, monkeypatch):
+    fail = type(translator).__call__
+
+    def waiting_after_failure(self, *arguments):
+        try:
+            return fail(self, *arguments)
+        except ValueError:
+            self.may_go_on.clear()
+            raise
+
+    monkeypatch.setattr(type(translator), "__call__", waiting_after_failure)
+    server = uvicorn.Server(uvicorn.Config(make_server(batcher, LIMITS), port=0, log_level="critical"))
+    with ThreadPoolExecutor() as threads:
+        done = threads.submit(server.run)
+        while not server.started:
+            time.sleep(0.005)
+        url = "http://{}:{}".format(*server.servers[0].sockets[0].getsockname())
+        try:
+            asked = threads.submit(post, url, ["bad", "ab", "cd", *["ef"] * 12])
+            wait_for_queue_size(url, 1)
+            translator.may_go_on.set()
+            assert asked.result(timeout=20).status_code == 500
+            last = batcher.submit("gh")
+        finally:
+            translator.may_go_on.set()
+            server.should_exit = True
+            done.result(timeout=20)
+    assert answers([last]) == ["hg"]
+    assert translator.batches in (
+        [["first"], ["bad", "ab", "cd"], ["ef"] * 3, ["gh"]],  # three were under way
+        [["first"], ["bad", "ab", "cd"], ["gh"]],
+    )
 
 
 def test_pending_requests_are_answered_before_shutdown(random_translator, expected, sources):

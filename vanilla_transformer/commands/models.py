@@ -1,7 +1,6 @@
 """The commands that make one thing from another: a vocabulary, an average, a converted or an exported model."""
 
 import logging
-import shutil
 import sys
 from pathlib import Path
 
@@ -129,12 +128,9 @@ def export(
         to_web(*load_model(model), output, quantization=quantization, runtime=runtime, **introduction)
         logger.info("Saved the page in %s. Show it with: python -m http.server --directory %s", output, output)
         return
-    if to == "onnx":
-        to_onnx(*load_model(model), output, quantization=quantization)
-    else:
-        to_ctranslate2(*load_model(model), output, quantization=quantization)
-    if (words := find_model(model) / KNOWN_WORDS).is_file():
-        shutil.copy(words, output)
+    words = find_model(model) / KNOWN_WORDS
+    export_to = to_onnx if to == "onnx" else to_ctranslate2
+    export_to(*load_model(model), output, quantization=quantization, files=[words] if words.is_file() else [])
     logger.info("Saved the model and its tokenizer in %s.", output)
 
 

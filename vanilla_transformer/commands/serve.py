@@ -86,13 +86,13 @@ def demo(model: Path, *, host: str = "127.0.0.1", port: int | None = None) -> No
         host: The address to listen on; 0.0.0.0 means all of this machine's.
         port: The port to listen on; by default the first free one from 7860.
     """
-    _check_port(port)
+    _check_port(port, 1)
     from ..demo import show
 
     use_memory_well()
     show(model, host, port)
 
 
-def _check_port(port: int | None) -> None:
-    if port is not None and not 0 <= port <= 65535:  # uvicorn would end with a traceback
-        raise UsageError(f"--port must be from 0 to 65535, not {port}.")
+def _check_port(port: int | None, least: int = 0) -> None:
+    if port is not None and not least <= port <= 65535:  # uvicorn would end with a traceback
+        raise UsageError(f"--port must be from {least} to 65535, not {port}.")

@@ -11,6 +11,8 @@ imported (see `_registration.py`). As a command, with the package imported, it i
 Without the copied files, only `ctranslate2.Translator` can use the folder.
 """
 
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,7 @@ def to_ctranslate2(
     *,
     quantization: str | None = None,
     positions: int = POSITIONS,
+    files: Iterable[Path] = (),
 ) -> None:
     """Writes a folder for `ctranslate2.Translator`, with tokenizer and generation config beside the model.
 
@@ -77,6 +80,7 @@ def to_ctranslate2(
         quantization: How weights are stored, one of `QUANTIZATIONS`; None is float32. CTranslate2 computes in the
             same type where the processor can.
         positions: How many sinusoids to write; CTranslate2 refuses longer texts. A learned table is written as it is.
+        files: Files to copy into the folder.
 
     Raises:
         ValueError: There is no such quantization, tokenizer and model have different vocabularies, or CTranslate2
@@ -103,6 +107,8 @@ def to_ctranslate2(
         spec.save(str(beside))
         tokenizer.save_pretrained(beside)
         model.generation_config.save_pretrained(beside)
+        for each in files:
+            shutil.copy(each, beside)
 
 
 def specification(

@@ -6,8 +6,9 @@ step. The decoder's adds any number of tokens, given the keys and values of thos
 
 import copy
 import logging
+import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def to_onnx(
     *,
     quantization: str | None = None,
     attentions: bool = False,
+    files: Iterable[Path] = (),
 ) -> None:
     """Writes a folder with `encoder.onnx`, `decoder.onnx`, and the model's configurations and tokenizer beside them.
 
@@ -71,6 +73,7 @@ def to_onnx(
         quantization: How matrices are stored, one of `QUANTIZATIONS`; None is float32. With int8 the files are a
             quarter of the size. Engines compute in float32 all the same.
         attentions: Whether the graphs return attention weights.
+        files: Files to copy into the folder.
 
     Raises:
         ValueError: There is no such quantization, the tokenizer has more tokens than the model, or the generation
@@ -107,6 +110,8 @@ def to_onnx(
         own.config.to_json_file(beside / "config.json", use_diff=False)  # without the model's code
         own.generation_config.save_pretrained(beside)
         tokenizer.save_pretrained(beside)
+        for each in files:
+            shutil.copy(each, beside)
 
 
 class EncoderGraph(nn.Module):

@@ -169,8 +169,7 @@ class BoundedConnection(H11Protocol):
         waiting = [each for each in open_ones if not each._is_answering() or each.cycle.more_body]
         longest = min(waiting, key=lambda each: each._waiting_since)
         if longest is self:
-            self._answer(503, f"{self._bounds.connections:,} connections are busy, there can be no more: try later.")
-            self._close()
+            self._refuse(503, f"{self._bounds.connections:,} connections are busy, there can be no more: try later.")
         else:
             longest.transport.abort()
 
@@ -200,6 +199,9 @@ class BoundedConnection(H11Protocol):
         """Answers, and closes the connection a second later: data that still arrives would reset it."""
         self._is_refused = True
         self._answer(status, message)
+        if self._is_answering():  # the application's own answer would be a second one
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         self.transport.write_eof()
         self._until_request = _cancelled(self._until_request)
         self._until_request = self.loop.call_later(1, self._close)
@@ -210,6 +212,7 @@ class BoundedConnection(H11Protocol):
             body = json.dumps({"error": message}).encode()
             sizes = [("content-length", str(len(body))), ("connection", "close")]
             headers = [("content-type", "application/json"), *sizes]
+            headers += [("retry-after", "1")] if status == 503 else []
             for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event))
 

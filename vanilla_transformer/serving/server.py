@@ -181,7 +181,8 @@ def _contexts(asked: TranslationRequest, sentences: int) -> list[Context]:
 
 async def _translated(request: Request, batcher: Batcher, texts: list[tuple[str, Context]], wish: Wish) -> Response:
     """The answer to a request, unless its client goes away first."""
-    answers = asyncio.gather(*(asyncio.wrap_future(batcher.submit(text, wish, before)) for text, before in texts))
+    waiting = [asyncio.wrap_future(batcher.submit(text, wish, before)) for text, before in texts]
+    answers = asyncio.gather(*waiting)
     # If the client is gone, nobody asks for the exception, which asyncio would log.
     answers.add_done_callback(lambda done: done.cancelled() or done.exception())
     gone = asyncio.ensure_future(_gone(request))
@@ -193,7 +194,8 @@ async def _translated(request: Request, batcher: Batcher, texts: list[tuple[str,
         return JSONResponse({name: [each[name] for each in found] for name in found[0]})
     finally:
         gone.cancel()
-        answers.cancel()  # texts whose turn has not come need not be translated
+        for each in waiting:  # texts whose turn has not come need not be translated
+            each.cancel()
 
 
 async def _gone(request: Request) -> None:

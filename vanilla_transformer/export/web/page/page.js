@@ -67,7 +67,7 @@ async function translate() {
   const found = [];
   try {
     for (const line of element("text").value.split(/\r?\n/)) {
-      found.push(line.trim() ? await state.translator.translate(line, options) : null);
+      found.push(line.trim() ? await state.translator.translate(line.trim(), options) : null);
       element("translation").textContent = found.map((each) => each?.text ?? "").join("\n");
     }
     state.lines = found.filter(Boolean);
@@ -77,7 +77,11 @@ async function translate() {
     chooseLines();
     await look();
   } catch (error) {
-    if (error !== work.signal.reason) say(error.message, true);
+    if (error === work.signal.reason) return;
+    [state.lines, state.attentions] = [[], null]; // they are of an older text
+    element("translation").textContent = found.map((each) => each?.text ?? "").join("\n");
+    element("sentence").hidden = element("attention").hidden = true;
+    say(error.message, true);
   }
 }
 

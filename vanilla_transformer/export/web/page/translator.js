@@ -3,6 +3,7 @@
 import { Tokenizer } from "./tokenizer.js";
 
 const NEW_TOKENS = 20; // transformers' limit where no other is set
+const MOST_TOKENS = 512; // of a source: attention grows with the square, and a page has little memory
 const MOMENT = 30; // milliseconds after which the page may do something else
 
 export class Translator {
@@ -32,9 +33,9 @@ export class Translator {
   }
 
   /**
-   * The best translation that the search finds.
+   * The best translation that the search finds. Throws an Error if the text has too many tokens.
    *
-   * @param {string} text one line
+   * @param {string} text one line, without blanks around it
    * @param {{beams?: number, lengthPenalty?: number, signal?: AbortSignal}} options those of the model where not given
    * @returns {Promise<{text: string, source: number[], target: number[], score: ?number, encoded: object}>}
    *     the translation, the ids of both with their ends, and what the encoder returned, for `attentions`
@@ -43,6 +44,9 @@ export class Translator {
     beams ??= this.generation.num_beams ?? 1;
     lengthPenalty ??= this.generation.length_penalty ?? 1;
     const source = this.tokenizer.encode(text);
+    const isLearned = this.config.position_embedding_type === "learned";
+    const most = Math.min(MOST_TOKENS, isLearned ? this.config.max_position_embeddings : MOST_TOKENS);
+    if (source.length > most) throw new Error(`A line has ${source.length} tokens, and may have ${most}: shorten it.`);
     const encoded = await this.encode(source);
     const steps = new Steps(this, encoded, source.length, signal);
     const limit = this.longest(source.length);
@@ -92,7 +96,7 @@ export class Translator {
       if (limits.length === 0) limits.push(NEW_TOKENS - forced);
     }
     if (this.config.position_embedding_type === "learned") {
-      limits.push(this.config.max_position_embeddings - (most == null ? 1 : 0));
+      limits.push(this.config.max_position_embeddings - (most == null ? 1 : 0) - forced);
     }
     return Math.max(Math.min(...limits), 1);
   }
