@@ -11,7 +11,6 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -113,10 +112,12 @@ def adapt(
                 f"{folder.path} was begun as {begun.description!r}, not {recipe.description!r}: give the same again, "
                 "or choose another output folder."
             )
-        floors = begun.training.get("floors", {})
+        floors = dict(recipe.training.get("floors") or {})
+        if OLD in (measured := begun.training.get("floors") or {}):
+            floors = {OLD: measured[OLD], **floors}
     else:
-        floors = dict(recipe.training.get("floors", {}))
-        if OLD in recipe.data.test and settings.floor is not None:
+        floors = dict(recipe.training.get("floors") or {})
+        if OLD in recipe.data.test and OLD not in floors and settings.floor is not None:
             trial = dataclasses.replace(recipe, training={**recipe.training, "floors": {**floors, OLD: 0.0}})
             _check_start(trial, folder, device)  # before it translates, perhaps for long
             floors[OLD], before[OLD] = _floor_of(model, recipe, settings.floor, device)
@@ -190,8 +191,10 @@ def _as_begun(recipe: Recipe, begun: Recipe, overrides: Mapping[str, str]) -> Re
     plain = {
         name: value for name, value in begun.model.items() if name in recipe.model or not name.endswith("head_dim")
     }
-    limits = [name for name in _LIMITS if f"data.{name}" not in overrides]
-    changes = {"data": dataclasses.replace(recipe.data, **{name: getattr(begun.data, name) for name in limits})}
+    of_data = {name: getattr(begun.data, name) for name in _LIMITS if f"data.{name}" not in overrides}
+    if OLD in begun.data.test and OLD not in recipe.data.test:  # found in another folder: its paths are absolute
+        of_data["test"] = {OLD: begun.data.test[OLD], **recipe.data.test}
+    changes = {"data": dataclasses.replace(recipe.data, **of_data)}
     if plain == recipe.model:
         changes["model"] = begun.model
     if begun.initial_model is not None and str(Path(begun.initial_model)) == recipe.initial_model:
@@ -276,8 +279,12 @@ def _old_validation(recipe: Recipe | None, found: Path) -> Any:
         return None
     text = str(folder / where) if isinstance(where, str) else [str(folder / part) for part in where]
     began, now = RunFolder(found).data_record().get("validation", {}).get("fingerprint"), None
-    with suppress(ValueError):  # it may be anything
+    try:
         now = read_corpus(text, *languages, folder=folder, context_sentences=recipe.data.context_sentences).fingerprint
+    except FileNotFoundError:  # one of two files is here
+        return None
+    except ValueError:  # it may be anything
+        pass
     if began not in (None, now):
         logger.warning("%s is not the text that the model was validated on: it is not taken for old text.", text)
         return None

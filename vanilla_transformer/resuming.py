@@ -36,15 +36,17 @@ def check_free(path: Path) -> None:
         raise FileExistsError(f"{path} exists already: move it elsewhere, or choose another folder.")
 
 
-def check_digest(path: Path, entry: Mapping) -> "hashlib._Hash":
+def check_digest(
+    path: Path, entry: Mapping, remedy: str = "Remove it and its report to begin anew."
+) -> "hashlib._Hash":
     """The running digest of what was written to a file; ValueError if the file is missing, or begins otherwise.
 
     Args:
         path: The file, which may have more after it.
         entry: Its "bytes" and their "sha256".
+        remedy: What the message tells the user to do.
     """
     digest = hashlib.sha256()
-    remedy = "Remove it and its report to begin anew."
     if not path.is_file():
         raise ValueError(f"{path} is missing. {remedy}")
     with path.open("rb") as file:

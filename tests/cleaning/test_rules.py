@@ -79,6 +79,8 @@ def test_adjacent_numbers_and_spaced_digits_compare_correctly():
         ("They paid 1,00,000 rupees for it.", "Sie haben dafür 100.000 Rupien bezahlt.", None),
         ("It was signed on 3/4/1990 at 10:30.", "Es wurde am 3.4.1990 um 10.30 unterschrieben.", None),
         ("It was signed on 3/4/1990 at 10:30.", "Es wurde am 3.4.1991 um 10.30 unterschrieben.", "numbers_differ"),
+        ("It was signed on 3/4/1990 at 8:30.", "Es wurde am 03.04.1990 um 08:30 unterschrieben.", None),
+        ("They paid 0.5 euros for these two.", "Sie haben für die zwei 5 Euro bezahlt.", "numbers_differ"),
     ):
         assert check_pair(source, target, settings)["reason"] == reason
 

@@ -10,6 +10,7 @@ import torch
 from vanilla_transformer.cleaning import Scoring, dual_cross_entropy_scores
 from vanilla_transformer.cleaning.scoring import least_of_best
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
+from vanilla_transformer.translation import score_pairs
 
 from ..model.conftest import build_model
 
@@ -35,6 +36,20 @@ def test_score_matches_the_formula_of_the_paper():
     for (source, target), score in zip(PAIRS, found, strict=True):
         there, back = entropy(forward, tokenizer, source, target), entropy(backward, tokenizer, target, source)
         assert score == pytest.approx(math.exp(-abs(there - back) - (there + back) / 2), rel=1e-4)
+
+
+def test_pair_without_positions_scores_0():
+    tokenizer = learn_tokenizer([text for pair in PAIRS for text in pair], TokenizerSettings(vocab_size=280))
+    torch.manual_seed(0)
+    learned = {"position_embedding_type": "learned", "max_position_embeddings": 60}
+    models = [(build_model(vocab_size=len(tokenizer), **learned).eval(), tokenizer) for _ in range(2)]
+    fitting, long = PAIRS[:2], (PAIRS[0][0] * 20, PAIRS[0][1])
+    found = dual_cross_entropy_scores(*models, [fitting[0], long, long[::-1], fitting[1]])
+    assert found[[0, 3]] == pytest.approx(dual_cross_entropy_scores(*models, fitting), rel=1e-5)
+    assert (found == 0).tolist() == [False, True, True, False]
+    assert (dual_cross_entropy_scores(*models, [long]) == 0).all()
+    with pytest.raises(ValueError, match=r"A side of pair 2 has .* tokens, but max_position_embeddings is 60"):
+        score_pairs(*models[0], [fitting[0], long])
 
 
 def test_threshold_keeps_the_requested_share(tmp_path):

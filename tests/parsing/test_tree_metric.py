@@ -101,6 +101,7 @@ def test_reports_confidence_and_significant_differences():
 
 def test_invalid_references_are_rejected():
     assert evalb(["A man."], ["A man."]).value == 0  # two tags, no brackets
+    assert evalb(["(S NN )S"], ["(S  NN\t)S"]).value == 100
     for reference in ("(S NN", "(S )S", "", "/NN", "(S a /NN /NN )S"):
         with pytest.raises(ValueError, match="not a linearised tree"):
             evalb(["(S NN )S"], [reference])

@@ -130,6 +130,9 @@ def test_adaptation_keeps_what_the_model_can_read(run, corpus, tmp_path, monkeyp
         assert found.decoding["num_beams"] == 1
         assert ("old" in found.data.test) == expected
         assert ("is not the text that the model was validated on" in caplog.text) == (not expected)
+    (tmp_path / "other" / "validation.de").unlink()
+    found = adaptation_recipe(str(model), AdaptSettings(), {**more, "data.validation": "[x.en, x.de]"})
+    assert "old" not in found.data.test
 
 
 def test_floor_is_measured_as_training_does(random_translator, corpus, tmp_path, monkeypatch):
@@ -149,6 +152,19 @@ def test_floor_is_measured_as_training_does(random_translator, corpus, tmp_path,
     answers = [line.lower() for line in lines_of(corpus / "validation.de")]
     monkeypatch.setattr(adapting, "_translations", lambda *arguments, **options: answers)
     assert adapting._floor_of(str(model), recipe, 1.0, "cpu")[0] == pytest.approx(99)
+
+
+def test_typed_floors_are_kept(run, corpus, domain, tmp_path, capsys):
+    tests = {
+        f"--data.test.{name}": json.dumps([str(corpus / f"test.{side}") for side in ("en", "de")])
+        for name in ("old", "more")
+    }
+    more = [word for pair in tests.items() for word in pair]
+    command = words(run, domain, tmp_path / "run", *more, "--grow-vocabulary", "0", "--training.max_steps", "8")
+    assert run_command([*command, "--training.floors", "{old: 0, more: 0}"]) == 0
+    assert load_recipe(tmp_path / "run" / "recipe.yaml").training["floors"] == {"old": 0, "more": 0}
+    assert run_command([*command, "--training.floors", "{old: 0, more: 30}"]) == 1
+    assert "training.floors" in capsys.readouterr().err
 
 
 def test_mistakes_are_found_before_the_old_text_is_translated(run, corpus, domain, tmp_path, caplog, capsys):

@@ -131,6 +131,19 @@ def test_kill_between_last_steps_is_recovered(dirty, models, made, tmp_path):
     assert contents(output) == contents(made)
 
 
+def test_work_of_which_nobody_knows_the_beginning_is_not_used(dirty, tmp_path):
+    other = written(tmp_path / "other.tsv", [f"{row['en']}\t{row['de']}" for row in islice(phrasebook("train"), 700)])
+    output = tmp_path / "out"
+    with PACKAGE.start(CLI, *words(dirty, output, "--workers", "1")) as process:
+        process.until(lambda: len(list(output.glob(".unfinished/*.npy"))) > 1)
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
+    (output / ".unfinished" / "begun.json").unlink()
+    finished(*words([other], output))
+    finished(*words([other], tmp_path / "anew"))
+    assert contents(output) == contents(tmp_path / "anew")
+
+
 def test_all_corpus_formats_give_the_same_files(dirty, tmp_path):
     """Except for text that only some formats can hold."""
     rows = list(islice(phrasebook("train"), 700))
@@ -191,3 +204,4 @@ def test_invalid_text_and_options_are_rejected(dirty, models, made, run, tmp_pat
     (damaged / "clean.en.gz").write_bytes(b"")
     options = ("--score-models", *models, "--keep-best", "0.9")
     assert "clean.en.gz is damaged" in refused(*words(dirty, damaged, *options))
+    assert "Empty the folder to begin anew" in refused(*words(dirty, damaged, *options))

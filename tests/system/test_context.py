@@ -70,7 +70,11 @@ def test_run_results_match_translate_and_score_pairs(in_context, documents):
         f"--{name} {documents / f'test.{language}'}" for name, language in (("sources", "en"), ("references", "de"))
     ]
     typed = shlex.split(f"evaluate --model {in_context.path} --domain --json {' '.join(sides)}")
-    its_own = json.loads(output_of(*typed))["domain"][-1]
+    of_test, its_own = json.loads(output_of(*typed))["domain"]
+    tested = [(row["source"], row["reference"]) for row in rows]  # without the blank lines
+    before = [tuple(row["context"]) for row in rows]
+    of_pairs = perplexity(score_pairs(model, tokenizer, tested, contexts=before))
+    assert of_test["perplexity"] == pytest.approx(of_pairs)
     chosen = [each for each in score_pairs(model, tokenizer, pairs) if each.tokens > 1]
     assert (its_own["text"], its_own["perplexity"]) == ("validation", pytest.approx(perplexity(chosen)))
 

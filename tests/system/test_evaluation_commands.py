@@ -89,11 +89,13 @@ class TestEvaluate:
         sources = written(tmp_path / "long.en", ["The dog is old. " * 9])
         words = ("--sources", sources, "--references", written(tmp_path / "long.de", ["Der Hund ist alt."]))
         done = finished(
-            "evaluate", "--model", tmp_path / "model", *words, "--metrics", "chrf", "--target-language", "de"
-        )
+            "evaluate", "--model", tmp_path / "model", *words, "--metrics", "chrf", "--target-language", "de",
+            "--source-language", "en", "--domain",
+        )  # fmt: skip
         assert "chrf" in done.stdout
         assert "perplexity" not in done.stdout
         assert "There is no perplexity: " in done.stderr
+        assert "Nothing can be said about the domain of long.de: A side of pair 1 has" in done.stderr
 
     def test_second_system_is_tested_against_the_first(self, corpus, worse):
         reference = corpus / "test.de"

@@ -1,5 +1,6 @@
 """Training from a prepared folder: wherever it lies, but only if it is whole and matches the recipe."""
 
+import json
 import shutil
 import subprocess
 
@@ -53,6 +54,16 @@ def test_unusable_recipe_is_not_prepared(corpus, tmp_path):
         options = ("--data.folder", corpus, "--output", tmp_path / "prepared", *more)
         assert message in refused("prepare", corpus / "recipe.yaml", *options)
     assert not (tmp_path / "prepared").exists()
+
+
+def test_temperature_of_sampling_is_prepared(corpus, tmp_path):
+    for language in ("en", "de"):
+        write_text(tmp_path / f"few.{language}", "".join((corpus / f"train.{language}").open().readlines()[:20]))
+    both = f"[{{corpus: [train.en, train.de]}}, {{corpus: [{tmp_path}/few.en, {tmp_path}/few.de]}}]"
+    options = ("--data.folder", corpus, "--data.train", both, "--data.sampling_temperature", "5")
+    finished("prepare", corpus / "recipe.yaml", *options, "--output", tmp_path / "prepared")
+    record = json.loads((tmp_path / "prepared" / "preparation.json").read_text(encoding="utf-8"))
+    assert [each["copies"] for each in record["corpus"]["mixture"]] == [1, 15]  # 300 pairs, and 20
 
 
 def test_damaged_folder_is_rejected(corpus, prepared, tmp_path):

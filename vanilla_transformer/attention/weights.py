@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..data.context import Context, sources_in_context
+from ..model.confidence_vanilla_transformer import mode_of
 from .pieces import merged, piece_labels, words
 
 
@@ -61,7 +62,8 @@ def attentions(
     source_ids = sources.input_ids[0] if source_ids is None else list(source_ids)
     inputs = torch.tensor([source_ids], device=model.device)
     if target is None:
-        ids = model.generate(inputs, return_dict_in_generate=False)[0]  # whatever the model's own setting is
+        with mode_of(model, training=False):
+            ids = model.generate(inputs, return_dict_in_generate=False)[0]  # whatever the model's own setting is
         target = tokenizer.decode(ids, skip_special_tokens=True)
     targets = tokenizer(text_target=[target])
     written = targets.input_ids[0]

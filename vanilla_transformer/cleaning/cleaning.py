@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 LIBRARIES = ("ftfy", "py3langid", "rensa")
 Progress = Callable[[str, int, int | None], None]
+_EMPTY = "Empty the folder to begin anew, or choose another one."
 
 
 def clean(
@@ -91,7 +92,8 @@ def clean(
         begun_file = unfinished / "begun.json"
         # Each records what earlier work was begun with: the report once that is finished, the other until then.
         earlier = next((path for path in (report_file, begun_file) if path.exists()), None)
-        begun_with = None if earlier is None else read_json(earlier, "Remove it to begin anew.").get("begun_with", {})
+        remedy = _EMPTY if earlier == report_file else "Remove it to begin anew."
+        begun_with = None if earlier is None else read_json(earlier, remedy).get("begun_with", {})
         stream = open_stream(
             where,
             *languages,
@@ -113,14 +115,16 @@ def clean(
         if earlier == report_file:
             report = CleaningReport.load(report_file)
             for name, entry in report.files.items():
-                check_digest(output / name, entry)
+                check_digest(output / name, entry, _EMPTY)
             shutil.rmtree(unfinished, ignore_errors=True)
             logger.info("%s is complete already.", report_file)
             return report
         if earlier is None:
             for name in (*work.names, "report.md", "report.png"):
                 check_free(output / name)
-            unfinished.mkdir(exist_ok=True)
+            if unfinished.exists():  # nobody knows any more what its files were made from
+                shutil.rmtree(unfinished)
+            unfinished.mkdir()
             write_json(begun_file, {"begun_with": facts})
         return work.finish(stream, shard_pairs, scoring, CleaningReport(facts, off=_not_checked(settings)))
 
@@ -139,7 +143,9 @@ def _not_checked(settings: CleaningSettings) -> list[str]:
     for code in (settings.source_language, settings.target_language):
         if not is_identified(code):
             script = "" if scripts_of(code) else " and script"
-            found.append(f"language{script} of the side in {code!r}, which py3langid does not know.")
+            found.append(
+                f"language{script} of the side in {code!r}, which py3langid does not know, or not in this script."
+            )
     return found
 
 

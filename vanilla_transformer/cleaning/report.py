@@ -38,7 +38,7 @@ class CleaningReport:
     @classmethod
     def load(cls, path: Path) -> "CleaningReport":
         """Reads a report; ValueError if the file is not one."""
-        remedy = "Remove it to begin anew, or choose another folder."
+        remedy = "Empty its folder to begin anew, or choose another one."
         try:
             return cls(**read_json(path, remedy))
         except TypeError as error:

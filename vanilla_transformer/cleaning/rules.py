@@ -205,13 +205,20 @@ def _numbers_differ(source: str, target: str, settings: CleaningSettings) -> boo
 def _numbers(text: str) -> Counter:
     """The numbers of a text as their digits alone, in whatever script: 50,000 is 50.000 and ٥٠٬٠٠٠.
 
-    A date is several: 3.4.1990 is 3/4/1990.
+    A date is several: 3.4.1990 is 3/4/1990 and 03.04.1990. A time may have a zero in front, too.
     """
     found: Counter = Counter()
     for number in _NUMBER.findall(_without_addresses(text, " ")):
         digits = ["".join(str(int(digit)) for digit in part) for part in re.findall(r"\d+", number)]
-        found.update(digits if _DATE.fullmatch(number) else ["".join(digits)])
+        if _DATE.fullmatch(number):
+            found.update(map(_without_zeros, digits))
+        else:
+            found["".join([_without_zeros(digits[0]), *digits[1:]])] += 1
     return found
+
+
+def _without_zeros(digits: str) -> str:
+    return digits.lstrip("0") or "0"
 
 
 # In the order in which they are asked: the quick ones first. The first that holds is the reason.
@@ -258,7 +265,8 @@ def check_pair(source: str, target: str, settings: CleaningSettings) -> dict[str
     """Mends a pair and applies the rules that need nothing but the pair.
 
     It can be pickled and keeps nothing between calls, so `datasets.Dataset.map(num_proc=...)` and cluster engines can
-    run it as they like. Rules for a language that py3langid does not know find nothing.
+    run it as they like. For a language that py3langid does not know, the rules of languages find nothing, and those of
+    scripts only if its script is known.
 
     Args:
         source, target: The texts as they were read; bytes that are not UTF-8 as `errors="surrogateescape"` gives them.

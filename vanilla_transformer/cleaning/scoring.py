@@ -85,7 +85,7 @@ def dual_cross_entropy_scores(
     languages: tuple[str, str] | None = None,
     batch_tokens: int = 2048,
 ) -> np.ndarray:
-    """The score of each pair, float32 (pairs,), 0 to 1.
+    """The score of each pair, float32 (pairs,), 0 to 1; 0 if a model has too few learned positions for it.
 
     Args:
         forward, backward: Each a model and its tokenizer, as `load_model` returns them.
@@ -95,6 +95,8 @@ def dual_cross_entropy_scores(
     """
     from ..translation import score_pairs
 
+    fits = _fits(*forward, pairs) & _fits(*backward, pairs)
+    found, pairs = np.zeros(len(pairs), np.float32), [pairs[i] for i in np.flatnonzero(fits)]
     options = {"batch_tokens": batch_tokens, "contexts": [()] * len(pairs)}  # others may stand between the pairs
     turned = [(target, source) for source, target in pairs]
     source, target = languages or (None, None)
@@ -103,7 +105,17 @@ def dual_cross_entropy_scores(
         to = language if target_languages(model[1]) else None
         entropies.append(-np.array([each.per_token for each in score_pairs(*model, some, to=to, **options)]))
     unlikeness = np.abs(entropies[0] - entropies[1]) + (entropies[0] + entropies[1]) / 2
-    return np.exp(-unlikeness).astype(np.float32)
+    found[fits] = np.exp(-unlikeness)
+    return found
+
+
+def _fits(model, tokenizer, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """Whether the model has positions for both sides of each pair, bool (pairs,)."""
+    if (positions := getattr(model, "positions", None)) is None:
+        return np.ones(len(pairs), bool)
+    room = positions - bool(target_languages(tokenizer))  # for the tag
+    sides = (tokenizer([pair[side].strip() for pair in pairs]).input_ids for side in (0, 1))
+    return np.array([max(map(len, ids)) <= room for ids in zip(*sides, strict=True)])
 
 
 def score_shard(scoring: Scoring, folder: Path, languages: tuple[str, str], shard: tuple[int, np.ndarray]) -> None:

@@ -42,7 +42,7 @@ def adapt(
         floor: Choose no checkpoint that has lost more BLEU than this on the old validation pairs.
         no_floor: Choose by the new validation pairs alone.
         grow_vocabulary: Add at most this many pieces of the new text to the vocabulary; auto: all that occur at least
-            100 times there.
+            100 times there, at most as many as it has.
         lora_rank: Train only LoRA adapters of this rank and the rows of new pieces; 0 trains the whole model.
         device: Where to train: cpu, cuda, mps, or auto, the best there is.
         plain_process: Leave memory allocation and matrix products as Python and torch have them by default.
@@ -57,6 +57,10 @@ def adapt(
         if words is not None and len(words) > 2:
             raise UsageError(f"--{name} takes one file of pairs, or two of lines, not {len(words)}.")
         corpora[name] = words[0] if words is not None and len(words) == 1 else words
+    if replay is None and replay_weight != 1:
+        raise UsageError("--replay-weight is for --replay: give it, or leave the weight out.")
+    if no_floor and floor != 1:
+        raise UsageError("Give --floor or --no-floor, not both.")
     settings = AdaptSettings(
         **corpora,
         replay_weight=replay_weight,

@@ -57,7 +57,7 @@ def compare(
         examples: Show this many sentences that a system translates better than the first one, and this many worse.
         domain: For every model, say how far the test set lies outside what it has seen, as `evaluate --domain` does.
         num_beams: Hypotheses kept in beam search; by default each model's own setting.
-        plot: PNG file for a picture of the scores by length and rarest word.
+        plot: File, .png or .svg, for a picture of the scores by length and rarest word.
         json: Print JSON instead of tables.
     """
     from ..evaluation.comparison import largest_differences, scores_by_group
@@ -116,7 +116,7 @@ def compare(
     found = _Differences(
         scores=scores,
         comparisons=compare_systems(translations, lists, chosen, **scoring),
-        domains={model: domains_of(Path(model), own) for model, own in sets.items()} if domain else {},
+        domains={model: rows for model, own in sets.items() if domain and (rows := domains_of(Path(model), own))},
         groups=groups,
         examples=differences if examples else {},
         metric=chosen[0],

@@ -143,7 +143,7 @@ def evaluate(
     comparisons = []
     if len(systems) > 1 and resamples:
         comparisons = compare_systems(systems, lists, chosen, resamples=resamples, **language_and_sources)
-    domains = {str(model[0]): domains_of(model[0], scored_set, device)} if domain else {}
+    domains = {str(model[0]): rows} if domain and (rows := domains_of(model[0], scored_set, device)) else {}
     found = Findings(scores, comparisons, domains)
     print(found.as_json() if json else found.as_text(verbose))
 

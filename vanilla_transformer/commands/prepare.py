@@ -42,7 +42,7 @@ def prepare(
     where = {"folder": data.folder, "patience": data.patience, "begun": corpus_begun_with(output)}
     where["context_sentences"] = data.context_sentences
     if data.mixture:
-        stream = open_mixture(data.mixture, *languages, **where, stream=True)
+        stream = open_mixture(data.mixture, *languages, **where, stream=True, temperature=data.sampling_temperature)
     else:
         stream = open_stream(data.train, *languages, **where)
     stream.tags = (*stream.tags, *settings.added_tokens)

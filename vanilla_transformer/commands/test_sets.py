@@ -46,6 +46,7 @@ class ScoredSet:
     sources: Text | None
     languages: Languages
     contexts: list[Context] | None = None  # of the sources, if documents do not end at blank ones
+    with_blanks: tuple[Text, list[int]] | None = None  # first reference as in its file, and which lines are pairs
 
     @property
     def reference_lists(self) -> list[list[str]]:
@@ -76,8 +77,12 @@ class ScoredSet:
         changed_set = replace(self, name=f"{self.name} ({form})", sources=texts[0], references=references)
         if self.contexts is None:
             return changed_set
-        in_form = dict(zip(map(str.strip, self.sources.segments), texts[0].segments, strict=True))
-        return replace(changed_set, contexts=[tuple(in_form[text] for text in each) for each in self.contexts])
+        latest: dict[str, str] = {}  # a sentence may come again, with other mistakes
+        contexts = []
+        for source, changed_source, before in zip(self.sources.segments, texts[0].segments, self.contexts, strict=True):
+            contexts.append(tuple(latest.get(text, text) for text in before))
+            latest[source.strip()] = changed_source
+        return replace(changed_set, contexts=contexts)
 
     def metrics(self, names: Sequence[str]) -> list[str]:
         """The names, each once, after checking them."""
@@ -120,7 +125,23 @@ def read_set(
     if others:
         raise ValueError(f"{sources} holds several texts; --sources is one.")
     *texts, source = aligned([*texts, source])
-    return ScoredSet(texts[0].name, texts, source, found)
+    scored_set = ScoredSet(texts[0].name, texts, source, found)
+    return _pairs_alone(scored_set) if found.context_sentences else scored_set
+
+
+def _pairs_alone(scored_set: ScoredSet) -> ScoredSet:
+    """The set without blank lines, which end documents and are no pairs."""
+    texts = [scored_set.sources, *scored_set.references]
+    rows = zip(*(text.segments for text in texts), strict=True)
+    pairs = [i for i, row in enumerate(rows) if any(map(str.strip, row))]
+    sources, *references = (_chosen(text, pairs) for text in texts)
+    contexts, with_blanks = [scored_set.before[i] for i in pairs], (texts[1], pairs)
+    return replace(scored_set, references=references, sources=sources, contexts=contexts, with_blanks=with_blanks)
+
+
+def _chosen(text: Text, places: Sequence[int]) -> Text:
+    ids = None if text.ids is None else [text.ids[i] for i in places]
+    return replace(text, segments=[text.segments[i] for i in places], ids=ids)
 
 
 def _pairs(test_set: str, languages: Languages) -> ScoredSet:
@@ -161,8 +182,9 @@ def read_systems(paths: Sequence[Path], scored_set: ScoredSet) -> dict[str, list
     """The translations of each file by its name, in the order of the references."""
     texts = [text for path in paths for text in read_texts(path, "hypothesis", scored_set.languages.target)]
     found: dict[str, list[str]] = {}
-    for text in aligned([scored_set.references[0], *texts])[1:]:
-        add_system(found, text.name, text.segments)
+    reference, pairs = scored_set.with_blanks or (scored_set.references[0], None)
+    for text in aligned([reference, *texts])[1:]:
+        add_system(found, text.name, (text if pairs is None else _chosen(text, pairs)).segments)
     return found
 
 
@@ -245,7 +267,8 @@ def scores_in_forms(
 def domains_of(model: Path, scored_set: ScoredSet, device: str = "auto") -> list[Domain]:
     """How far the set lies outside what a model has seen; for comparison its own validation set too, if it is here.
 
-    A run folder keeps the validation set among its translations.
+    A run folder keeps the validation set among its translations. Empty if a text of the set is longer than the model
+    has positions.
     """
     from ..run.loading import find_model, load_its_tokenizer
 
@@ -260,10 +283,17 @@ def domains_of(model: Path, scored_set: ScoredSet, device: str = "auto") -> list
             sides = [Text(name, [row[side] for row in rows]) for side in ("source", "reference")]
             contexts = [tuple(row["context"]) for row in rows] if all("context" in row for row in rows) else None
             sets.append(ScoredSet(name, [sides[1]], sides[0], scored_set.languages, contexts))
-    return [
-        domain_of(each.name, each.sources.segments, perplexity_of([model], each, device)[0].value, counts, tokenizer)
-        for each in sets
-    ]
+    domains = []
+    for each in sets:
+        try:
+            perplexity = perplexity_of([model], each, device)[0].value
+        except ValueError as error:  # a text is longer than the model's positions
+            logger.warning("Nothing can be said about the domain of %s: %s", each.name, error)
+            if each is scored_set:
+                return []
+            continue
+        domains.append(domain_of(each.name, each.sources.segments, perplexity, counts, tokenizer))
+    return domains
 
 
 def perplexity_of(models: list[Path], scored_set: ScoredSet, device: str = "auto") -> list[Score]:

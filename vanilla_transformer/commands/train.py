@@ -104,12 +104,14 @@ def train(
 
 def _command_to_resume(output: Path, plain_process: bool, device: str) -> str:
     """The command that continues the run, whatever its first command was."""
+    from ..run.folder import typed_to_resume
+
     processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
     program = ["vanilla-transformer"]
     if processes != "1":
         program = ["torchrun", "--nproc_per_node", processes, "-m", "vanilla_transformer"]
     options = [*["--plain-process"] * plain_process, *(["--device", device] if device != "auto" else [])]
-    return shlex.join([*program, "train", "--resume", str(output), *options])
+    return shlex.join([*program, "train", "--resume", typed_to_resume(output), *options])
 
 
 def recipes(name: str | None = None) -> None:

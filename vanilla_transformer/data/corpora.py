@@ -361,7 +361,7 @@ def _hub_stream(
     words_only = all(isinstance(each, str) or each is None for each in where.values())
     if not where.get("hub") or where.keys() - {"hub", "config", "split", "revision"} or not words_only:
         raise ValueError(f"{dict(where)!r} is not a corpus: give {FORMS}.")
-    repository, config, split = where["hub"], where.get("config"), where.get("split", "train")
+    repository, config, split = where["hub"], where.get("config"), where.get("split") or "train"
     name = f"{repository} ({', '.join(filter(None, (config, split)))})"
     asked, revision = where.get("revision"), where.get("revision")
     goes_on = all(begun.get(key) == value for key, value in (("hub", repository), ("config", config), ("split", split)))

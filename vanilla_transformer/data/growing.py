@@ -48,7 +48,7 @@ def grow_tokenizer(folder: str | PathLike[str], texts: Iterable[str], growth: in
     Args:
         folder: Where `save_pretrained` has saved it; its `tokenizer.json` is replaced.
         texts: The new text, source and target alike; read once.
-        growth: Maximum number of pieces; or `auto`: all that occur at least 100 times.
+        growth: Maximum number of pieces; or `auto`: all that occur at least 100 times, at most as many as it has.
 
     Raises:
         ValueError: The vocabulary is not one of byte-pair encoding.

@@ -90,7 +90,7 @@ class TokenizerSettings:
         kind: `"bpe"` (the paper's English-German) or `"wordpiece"` (its English-French).
         vocab_size: Number of pieces, at most a million, special tokens and single bytes included. Tags of corpora come
             on top.
-        lowercase: Whether to lower-case all text. Only this setting loses something; the paper does not do it.
+        lowercase: Whether to lower-case all text. The paper does not do it.
         pretokenized: Whether the text is tokenised already, so that everything between two spaces is a word: `(NP` or
             `n't` may become one piece. If not, letters, digits and other signs are separate words.
         normalization: Unicode's normal form of all text, in training and in use: `"nfc"`, which keeps everything

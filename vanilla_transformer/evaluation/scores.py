@@ -124,7 +124,7 @@ def score_translations(
 
             mean, confidence = map(float, estimate_ci(significance.bootstrap_scores(metric, statistics, resamples)))
         detail, parts = _details(found)
-        signature = _signature(metric, {"bs": resamples} if resamples > 1 else {}, composed)
+        signature = _signature(metric, {} if mean is None else {"bs": resamples}, composed)
         scores.append(Score(name, float(found.score), signature, test_set, detail, parts, mean, confidence))
     return scores
 

@@ -5,6 +5,7 @@ Nothing here needs torch or transformers: `vanilla-transformer recipes` answers 
 
 import json
 import math
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -193,6 +194,11 @@ def list_recipes() -> dict[str, str]:
     """Names of the recipes that come with the package, with one line on each."""
     contents = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_RECIPES.glob("*.yaml"))}
     return {name: content.get("description", "") for name, content in contents.items()}
+
+
+def typed_to_resume(folder: str | Path) -> str:
+    """A run folder as `train --resume` takes it: one named like a recipe would be taken for the recipe."""
+    return os.path.join(".", folder) if str(folder) in ("auto", *list_recipes()) else str(folder)
 
 
 def find_recipe(name_or_path: str) -> Path:

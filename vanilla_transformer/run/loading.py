@@ -24,7 +24,7 @@ from ..model.modeling_vanilla_transformer import VanillaTransformerForConditiona
 from ..translation.by_ctranslate2 import ExportedModel
 from ..translation.int8 import quantize_int8
 from ..translation.precision import in_precision
-from .folder import RunFolder
+from .folder import RunFolder, typed_to_resume
 
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def find_model(path: str | Path) -> Path:
     if run.checkpoints.is_dir() and run.recipe.is_file():
         raise FileNotFoundError(
             f"The run in {path} is not finished and has no model yet, only checkpoints: give one of them, or continue "
-            f"it: {shlex.join(['vanilla-transformer', 'train', '--resume', str(path)])}"
+            f"it: {shlex.join(['vanilla-transformer', 'train', '--resume', typed_to_resume(path)])}"
         )
     raise FileNotFoundError(f"There is no model in {path}: give a run folder, a checkpoint or a saved model.")
 

@@ -210,7 +210,8 @@ class Recipe:
             the Hub. Its vocabulary is taken too, and the section `tokenizer` has no effect. `model` must describe it;
             fields for training only, such as dropout, may differ.
         grow_vocabulary: With `initial_model`: maximum number of pieces of the training text to add to its vocabulary;
-            or `auto`, all that occur at least 100 times. Corpora with `vocabulary: false` give none.
+            or `auto`, all that occur at least 100 times, at most as many as it has. Corpora with `vocabulary: false`
+            give none.
     """
 
     description: str = field(default="", kw_only=True)
