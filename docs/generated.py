@@ -23,6 +23,7 @@ from vanilla_transformer.data.mixture import CorpusSettings
 from vanilla_transformer.evaluation.comet import MODEL as COMET_MODEL
 from vanilla_transformer.evaluation.metrics import METRICS, build_metric
 from vanilla_transformer.improving import ImproveSettings
+from vanilla_transformer.model.checks_vanilla_transformer import UNSUPPORTED
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
 from vanilla_transformer.run.recipe import _OPEN_SECTIONS, DataSettings, EvaluationSettings, Recipe
@@ -212,9 +213,8 @@ def generation_of_the_paper() -> str:
 def generation_fields() -> str:
     """All fields that `decoding` of a recipe, `generate` and `generation_config.json` take."""
     theirs = _documented_by_transformers(GenerationConfig)
-    names = [
-        name for name in GenerationConfig().to_dict() if name not in ("transformers_version", *OUR_GENERATION_FIELDS)
-    ]
+    others = ("transformers_version", *OUR_GENERATION_FIELDS, *UNSUPPORTED)
+    names = [name for name in GenerationConfig().to_dict() if name not in others]
     return "\n\n".join(_entry(name, theirs[name]) for name in names if name in theirs)
 
 

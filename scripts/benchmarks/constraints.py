@@ -1,6 +1,7 @@
 """Glossary terms in constrained beam search: how many are used, what BLEU gains or loses, and what they cost in time.
 
-    python scripts/benchmarks/constraints.py runs/multi30k_en_de multi30k/val.en.gz multi30k/val.de.gz --json constraints.json
+    python scripts/benchmarks/constraints.py runs/multi30k_en_de multi30k/val.en.gz multi30k/val.de.gz \\
+        --json constraints.json
 
 Each line gets its own glossary: words of its source with the aligned words of its reference, at most `--terms` of
 them, drawn at random from the links between words of at least `--letters` letters on both sides. The same lines are
