@@ -60,6 +60,7 @@ def changed(saved, tmp_path):
         ({"forced_eos_token_id": 260}, "forced_eos_token_id must be a token's id, from 0 to 259, not 260"),
         ({"max_length_offset": "50"}, "max_length_offset must be None or a number of tokens from 0, not '50'"),
         ({"length_penalty_type": "gmnt"}, 'length_penalty_type must be "gnmt" or "length", not \'gmnt\''),
+        ({"minimum_bayes_risk": 1}, "minimum_bayes_risk must be true or false, not 1"),
         ({"forced_bos_token_id": 10**30}, "forced_bos_token_id must be a token's id, from 0 to 259"),
     ],
 )

@@ -3,9 +3,11 @@
 import copy
 import itertools
 import math
+import random
 
 import pytest
 import torch
+from sacrebleu.metrics import CHRF
 from torch import nn
 from transformers import AttentionInterface, GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.generation import GenerationMixin
@@ -20,7 +22,13 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from vanilla_transformer.model import steps_vanilla_transformer
 from vanilla_transformer.model.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.model.search_vanilla_transformer import Normalisers, _blocks, beam_search, exact_top_k
+from vanilla_transformer.model.search_vanilla_transformer import (
+    Normalisers,
+    _blocks,
+    beam_search,
+    exact_top_k,
+    least_risk_first,
+)
 from vanilla_transformer.model.steps_vanilla_transformer import StepwiseDecoder
 
 from .conftest import sharpened, sums_of_one_pass, transformers_own
@@ -292,6 +300,15 @@ SEARCHES = {
         "length_penalty_type": "length",
     },
     "greedy prefix": {"num_beams": 1, "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5)},
+    "lowest risk": {"num_beams": 6, "length_penalty_type": "length", "minimum_bayes_risk": True},
+    "lowest risk, n-best after a prefix": {
+        "num_beams": 5,
+        "num_return_sequences": 3,
+        "decoder_input_ids": torch.tensor([[0, 9, 11]] * 5),
+        "eos_token_id": [2, 7],
+        "bad_words_ids": [[1]],  # padding, which nobody could tell from what comes after the end
+        "minimum_bayes_risk": True,
+    },
 }
 
 
@@ -312,6 +329,47 @@ def test_beam_search_equals_generation_mixins(tiny_model, sources):
     options = {"num_beams": 4, "length_penalty": 0.6, "early_stopping": False, "length_penalty_type": "length"}
     theirs = model.generate(**sources, **options, custom_generate=GenerationMixin._beam_search)
     assert torch.equal(model.generate(**sources, **options), theirs)
+
+
+def test_lowest_bayes_risk_comes_first_by_chrf_of_tokens():
+    """sacreBLEU computes the same with a character for each token."""
+    chrf, draw = CHRF(char_order=2, beta=2), random.Random(1)
+    for _ in range(200):
+        candidates = [draw.choices(range(6), k=draw.randrange(8)) for _ in range(draw.randrange(1, 7))]
+        texts = ["".join(chr(0x4E00 + token) for token in tokens) for tokens in candidates]
+        utilities = [
+            sum(chrf.sentence_score(text, [other]).score for j, other in enumerate(texts) if j != i and text and other)
+            for i, text in enumerate(texts)
+        ]
+        found = [utilities[place] for place in least_risk_first(candidates)]
+        assert sorted(least_risk_first(candidates)) == [*range(len(candidates))]
+        assert found == pytest.approx(sorted(utilities, reverse=True), abs=1e-6)
+
+
+def test_hypotheses_of_a_beam_are_ordered_by_risk(tiny_model, sources, ours_used):
+    model, options = sharpened(tiny_model(1)), {**sources, "num_beams": 6, "return_dict_in_generate": True}
+    plain = model.generate(**options, num_return_sequences=6)
+    found = model.generate(**options, num_return_sequences=2, minimum_bayes_risk=True)
+    best, differ = [], 0
+    for first in range(0, 30, 6):
+        rows = [
+            [token for token in row[1:] if token not in (1, 2)] for row in plain.sequences[first : first + 6].tolist()
+        ]
+        best += [first + place for place in least_risk_first(rows)[:2]]
+        differ += best[-2] != first
+    assert differ
+    assert torch.equal(found.sequences, plain.sequences[best, : found.sequences.shape[1]])
+    assert torch.equal(found.sequences_scores, plain.sequences_scores[best])
+    assert len(ours_used) == 2
+    with_steps = model.generate(**options, num_return_sequences=2, minimum_bayes_risk=True, output_scores=True)
+    assert torch.equal(with_steps.sequences, found.sequences)
+    torch.testing.assert_close(with_steps.sequences_scores, found.sequences_scores)
+    assert len(with_steps.beam_indices) == 10
+    assert len(ours_used) == 2  # transformers' search has the scores of every step
+    model.generation_config.minimum_bayes_risk = True
+    assert torch.equal(model.generate(**options, num_return_sequences=2).sequences, found.sequences)
+    with pytest.raises(ValueError, match="minimum_bayes_risk must be true or false, not 'yes'"):
+        model.generate(**options, minimum_bayes_risk="yes")
 
 
 class Nothing(LogitsProcessor):

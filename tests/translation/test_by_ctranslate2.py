@@ -55,6 +55,8 @@ def by_both(model, exported, tokenizer, **options) -> list[list]:
         {**SAME_SEARCH, "length_penalty": 1.3, "max_new_tokens": 5},
         {**SAME_SEARCH, "length_penalty": 0.0, "batch_tokens": 60},
         {**SAME_SEARCH, "split": "en", "longest": 20},
+        {**SAME_SEARCH, "minimum_bayes_risk": True},
+        {**SAME_SEARCH, "minimum_bayes_risk": True, "num_return_sequences": 1, "prefix": "A dog"},
     ],
 )
 def test_translations_and_scores_match_torch(model, exported, tokenizer, options):

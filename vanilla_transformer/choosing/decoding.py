@@ -32,15 +32,27 @@ class _Decoding:
 
     num_beams: int
     length_penalty: float
-    no_repeat_ngram_size: int  # 0: tokens may come again
+    no_repeat_ngram_size: int = 0  # 0: tokens may come again
+    minimum_bayes_risk: bool = False
 
     def __str__(self) -> str:
         search = "greedy" if self.num_beams == 1 else f"{self.num_beams} beams, length penalty {self.length_penalty:g}"
-        return search + (f", no {self.no_repeat_ngram_size} tokens twice" if self.no_repeat_ngram_size else "")
+        search += f", no {self.no_repeat_ngram_size} tokens twice" if self.no_repeat_ngram_size else ""
+        return search + (", minimum Bayes risk" if self.minimum_bayes_risk else "")
 
 
 _DECODINGS = [
-    _Decoding(*each) for each in ((1, 1.0, 0), (5, 1.0, 0), (5, 1.5, 0), (5, 1.0, 3), (5, 1.5, 3), (5, 2.0, 3))
+    _Decoding(*each)
+    for each in (
+        (1, 1.0),
+        (5, 1.0),
+        (5, 1.5),
+        (5, 1.0, 3),
+        (5, 1.5, 3),
+        (5, 2.0, 3),
+        (8, 1.0, 0, True),
+        (8, 1.0, 3, True),
+    )
 ]
 
 
@@ -92,8 +104,9 @@ def choose_decoding(output: Path, recipe: Recipe, device: str = "auto") -> Recip
         "length_penalty_type": "length",
         "max_length_offset": longest,
     }
-    if best.no_repeat_ngram_size:
-        decoding["no_repeat_ngram_size"] = best.no_repeat_ngram_size
+    for name in ("no_repeat_ngram_size", "minimum_bayes_risk"):
+        if value := getattr(best, name):
+            decoding[name] = value
     lines = [
         *textwrap.wrap(f"{_TRIED}: {' + '.join(metrics)} {tried}", 110),
         f"translations have at most {longest} tokens more than their source; validation pairs differ by {usual:g}",

@@ -37,6 +37,7 @@ def translate(
     num_beams: int | None = None,
     n_best: int | None = None,
     length_penalty: float | None = None,
+    minimum_bayes_risk: bool = False,
     max_tokens: int | None = None,
     prefix: str = "",
     sample: bool = False,
@@ -81,6 +82,8 @@ def translate(
         num_beams: Hypotheses kept in beam search; 1 is greedy. By default the model's own setting.
         n_best: Write this many translations of each line, each as LINE NUMBER, tab, score, tab, translation.
         length_penalty: The exponent alpha of the length penalty; by default the model's own.
+        minimum_bayes_risk: Of the hypotheses of a beam search, write the one most like the others, not the likeliest.
+            By default the model's own setting.
         max_tokens: Most tokens in a translation; by default the model's limit (in the paper 50 more than its source).
         prefix: Text that every translation begins with.
         sample: Draw translations at random instead of searching for the best.
@@ -131,6 +134,8 @@ def translate(
 
     search = search_options(None if sample else num_beams, n_best, length_penalty, max_tokens)
     search |= sampling_options(sample, temperature, top_k, top_p, seed, num_beams, length_penalty)
+    if minimum_bayes_risk:
+        search["minimum_bayes_risk"] = True
     if n_best or json:
         search["return_dict_in_generate"] = not sample
     check_engine(backend, quantize, precision, device)
@@ -138,6 +143,10 @@ def translate(
         _check_ctranslate2(model, attention, confidence, markup, workers, seed)
     aligns, beam_search = markup or attention, backend == "torch" and not sample and num_beams != 1
     refuse(
+        (
+            minimum_bayes_risk and (sample or num_beams == 1),
+            "--minimum-bayes-risk is for a beam search: no --sample, and --num-beams of 2 or more.",
+        ),
         (keep_numbers and not markup, "--keep-numbers needs --markup."),
         (recase and aligns, "--recase changes the words that --markup and --attention align: leave them out."),
         (

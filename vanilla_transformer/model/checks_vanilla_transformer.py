@@ -83,7 +83,8 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
         if value is not None and (type(value) not in (int, float) or not abs(value) <= sys.float_info.max):
             raise ValueError(f"{name} must be a number, not {_short(value)}.")
     check_length_penalty(fields.get("length_penalty"))
-    check_our_fields(fields.get("length_penalty_type", "length"), fields.get("max_length_offset"))
+    ours = ("length_penalty_type", "max_length_offset", "minimum_bayes_risk")
+    check_our_fields(**{name: fields[name] for name in ours if name in fields})
     for name in _TOKENS:
         check_token(name, fields.get(name), vocab_size)
 
@@ -99,13 +100,17 @@ def check_length_penalty(alpha: float | None) -> None:
         raise ValueError(f"length_penalty must be {span}, not {_short(alpha)}: it is an exponent, usually from 0 to 2.")
 
 
-def check_our_fields(length_penalty_type: str, max_length_offset: int | None) -> None:
+def check_our_fields(
+    length_penalty_type: str = "length", max_length_offset: int | None = None, minimum_bayes_risk: bool = False
+) -> None:
     """Refuses values of the fields that are ours. The message begins with the name."""
     if length_penalty_type not in ("gnmt", "length"):
         raise ValueError(f'length_penalty_type must be "gnmt" or "length", not {_short(length_penalty_type)}.')
     if max_length_offset is not None and (type(max_length_offset) is not int or max_length_offset < 0):
         given = _short(max_length_offset)
         raise ValueError(f"max_length_offset must be None or a number of tokens from 0, not {given}.")
+    if type(minimum_bayes_risk) is not bool:
+        raise ValueError(f"minimum_bayes_risk must be true or false, not {_short(minimum_bayes_risk)}.")
 
 
 def check_token(name: str, value, vocab_size: int | None = None) -> None:

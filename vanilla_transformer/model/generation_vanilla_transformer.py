@@ -1,6 +1,6 @@
 """How the paper turns a trained model into translations (section 6.1), inside transformers' `generate()`.
 
-Two fields of the generation config are ours: `length_penalty_type` and `max_length_offset`. Private hooks of
+Three fields of the generation config are ours: `OUR_GENERATION_FIELDS`. Private hooks of
 transformers' `GenerationMixin` are used in [`PaperGeneration`] alone, checked on 5.17 and 5.23.
 """
 
@@ -28,7 +28,15 @@ from transformers.utils import logging
 from .checks_vanilla_transformer import check_length_penalty, check_our_fields
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .constraints_vanilla_transformer import ConstrainedOutput, LexicalConstraints
-from .search_vanilla_transformer import Restrictions, Translation, beam_search, drawn, exact_top_k, sample
+from .search_vanilla_transformer import (
+    Restrictions,
+    Translation,
+    beam_search,
+    drawn,
+    exact_top_k,
+    least_risk_first,
+    sample,
+)
 from .steps_vanilla_transformer import StepwiseDecoder
 
 
@@ -43,7 +51,7 @@ _PLACES = {NoRepeatNGramLogitsProcessor: 0, NoBadWordsLogitsProcessor: 1, Forced
 _PLACES |= dict.fromkeys(_WARPERS, 3) | {LogitNormalization: 4}
 
 # Our fields of the generation config, and their values when a config lacks them.
-OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None}
+OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None, "minimum_bayes_risk": False}
 
 
 def default_generation_config(config: VanillaTransformerConfig) -> GenerationConfig:
@@ -65,11 +73,11 @@ def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> Ge
     Args:
         config: Gives the ids of the special tokens.
         **overrides: Fields of `GenerationConfig` to change (those about beams are ignored with one beam), or
-            `length_penalty_type` ("gnmt", or "length" for transformers' own |Y|^alpha) and `max_length_offset` (None:
-            no limit that depends on the source).
+            `length_penalty_type` ("gnmt", or "length" for transformers' own |Y|^alpha), `max_length_offset` (None:
+            no limit that depends on the source) and `minimum_bayes_risk` (see `generate`).
 
     Raises:
-        ValueError: If one of our two fields has an invalid value.
+        ValueError: If one of our fields has an invalid value.
     """
     settings = {
         "num_beams": 4,
@@ -86,7 +94,7 @@ def paper_generation_config(config: VanillaTransformerConfig, **overrides) -> Ge
         settings = of_beams | settings
     else:  # transformers refuses to save fields that greedy search does not use, say a recipe's length penalty
         settings = {name: value for name, value in settings.items() if name not in of_beams}
-    check_our_fields(settings["length_penalty_type"], settings["max_length_offset"])
+    check_our_fields(**{name: settings[name] for name in OUR_GENERATION_FIELDS if name in settings})
     return GenerationConfig(**settings)
 
 
@@ -141,7 +149,7 @@ class PaperGeneration:
     def generate(
         self, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None, *args, **kwargs
     ):
-        """As `GenerationMixin.generate`, with lexical constraints, and two more fields of the generation config.
+        """As `GenerationMixin.generate`, with lexical constraints, and three more fields of the generation config.
 
         Unless the call bounds the length (`max_length`, `max_new_tokens`), each output has at most `max_length_offset`
         tokens more than its source, at most the `max_length` saved with the model, if there is one, and no more than
@@ -152,8 +160,10 @@ class PaperGeneration:
             generation_config: Instead of the model's.
             logits_processor: As in transformers, like `stopping_criteria`.
             *args: The further arguments of transformers.
-            **kwargs: Fields of the generation config to change, `length_penalty_type` ("gnmt" or "length") and
-                `max_length_offset` (a number of tokens, or None) among them, and inputs of the model.
+            **kwargs: Fields of the generation config to change, and inputs of the model. Our fields are
+                `length_penalty_type` ("gnmt" or "length"), `max_length_offset` (a number of tokens, or None) and
+                `minimum_bayes_risk`: whether a beam search returns, of its `num_beams` hypotheses, those first that are
+                most like the others ([`least_risk_first`]), and not those with the best scores.
                 `force_words_ids`, as in transformers 4: phrases that every translation of a beam search must contain,
                 each a list of token ids, or a list of such lists, one of which is enough. `constraints`: a list of the
                 same form for each sentence of the batch. A phrase that is given twice must be there twice, whatever
@@ -162,7 +172,7 @@ class PaperGeneration:
                 so instead.
 
         Raises:
-            ValueError: If one of our two fields has an invalid value, the length penalty of a beam search is beyond
+            ValueError: If one of our fields has an invalid value, the length penalty of a beam search is beyond
                 50, or constraints are malformed, do not match this batch, or are given to a search that is not a plain
                 beam search.
         """
@@ -297,6 +307,11 @@ class PaperGeneration:
             decoder.keep(torch.tensor(unmet, device=prefix.device))
             again = beam_search(decoder, prefix[unmet], [limits[i] for i in unmet], **rules)
             by_sentence = [best or again.pop(0) for best in by_sentence]
+        if getattr(settings, "minimum_bayes_risk", False):
+            by_sentence = [
+                [best[i] for i in least_risk_first([_without_end(each.tokens, eos_ids) for each in best])]
+                for best in by_sentence
+            ]
         count, none = settings.num_return_sequences, Translation([], -math.inf)
         returned = [translation for best in by_sentence for translation in (best + [none] * count)[:count]]
         sequences = _padded(prefix, [translation.tokens for translation in returned], settings)
@@ -322,7 +337,12 @@ class PaperGeneration:
             settings.length_penalty = GnmtExponent(settings.length_penalty)
         # transformers returns the scores of results only with those of every step.
         settings.output_scores = settings.return_dict_in_generate
+        count, by_risk = settings.num_return_sequences, getattr(settings, "minimum_bayes_risk", False)
+        if by_risk:
+            settings.num_return_sequences = settings.num_beams
         output = super()._beam_search(input_ids, logits_processor, stopping_criteria, settings, **options)
+        if by_risk:
+            output = _first_by_risk(output, input_ids.shape[1], count, settings)
         if settings.return_dict_in_generate and not wants_scores:
             output = type(output)(**{name: value for name, value in output.items() if name != "scores"})
         return output
@@ -442,6 +462,34 @@ def wanted_max_length(config: GenerationConfig) -> int | None:
     """
     all_written = all(getattr(config, name, None) is not None for name in ("typical_p", "epsilon_cutoff", "eta_cutoff"))
     return None if all_written and config.max_length == 20 else config.max_length
+
+
+def _unpadded(tokens: list[int], ends: set[int], pad: int | None) -> list[int]:
+    length = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
+    while length == len(tokens) and tokens and tokens[-1] == pad:  # the limit has cut it
+        tokens, length = tokens[:-1], length - 1
+    return tokens[:length]
+
+
+def _without_end(tokens: list[int], ends: set[int]) -> list[int]:
+    return tokens[:-1] if tokens and tokens[-1] in ends else tokens
+
+
+def _first_by_risk(output, prefix: int, count: int, settings: GenerationConfig):
+    """Of transformers' results, `num_beams` for each sentence, those `count` of the lowest Bayes risk."""
+    sequences = output if isinstance(output, torch.Tensor) else output.sequences
+    ends = set() if settings._eos_token_tensor is None else {*settings._eos_token_tensor.tolist()}
+    pad = None if settings._pad_token_tensor is None else int(settings._pad_token_tensor)
+    rows, chosen, beams = [_unpadded(row, ends, pad) for row in sequences[:, prefix:].tolist()], [], settings.num_beams
+    for first in range(0, len(rows), beams):
+        candidates = [_without_end(row, ends) for row in rows[first : first + beams]]
+        chosen += [first + place for place in least_risk_first(candidates)[:count]]
+    width = prefix + max(len(rows[i]) for i in chosen)  # others may be longer
+    chosen = torch.tensor(chosen, device=sequences.device)
+    if isinstance(output, torch.Tensor):
+        return output[chosen, :width]
+    found = {name: output[name][chosen] for name in ("sequences_scores", "beam_indices") if name in output}
+    return type(output)(**{**output, **found, "sequences": sequences[chosen, :width]})
 
 
 def _padded(prefix: torch.LongTensor, translations: list[list[int]], settings: GenerationConfig) -> torch.LongTensor:

@@ -5,10 +5,11 @@ log-probabilities.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import groupby
+from itertools import combinations, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -490,3 +491,48 @@ def sample(
         before = None if before is None else torch.cat((before, tokens[..., None]), dim=2)
         samples.append(tokens.cpu(), eos_ids)
     return samples.translations()
+
+
+# ------------------------------------------------------------------------------------------------- minimum Bayes risk
+
+_ORDERS = (1, 2)  # lengths of the n-grams
+_RECALL = 4  # beta squared: recall weighs as much as in chrF2
+
+
+def least_risk_first(candidates: Sequence[Sequence[int]]) -> list[int]:
+    """The places of candidate translations, that of the lowest Bayes risk first (Kumar and Byrne 2004).
+
+    The utility of y, if y' were right, is the F-score of their n-grams, computed as chrF is (Popovic 2015), but of
+    tokens instead of characters. P and R are the mean precision and recall of n-grams of one and two tokens:
+
+        u(y, y') = (1 + beta^2) P R / (beta^2 P + R), beta = 2
+
+    The first is the y with the highest sum of u(y, y') over all candidates y': the one most like the others. Where
+    there is no difference, the order stays as it is.
+
+    Args:
+        candidates: Tokens of each, without prefix and end.
+
+    Example:
+        >>> least_risk_first([[7], [5, 6, 8], [5, 6, 9], [4, 5, 6]])
+        [1, 2, 3, 0]
+    """
+    counts = [
+        [Counter(zip(*(tokens[begin:] for begin in range(order)), strict=False)) for order in _ORDERS]
+        for tokens in candidates
+    ]
+    totals = [[each.total() for each in of_orders] for of_orders in counts]
+    utilities = [0.0] * len(candidates)
+    for one, other in combinations(range(len(candidates)), 2):
+        found = [
+            ((a & b).total(), total_a, total_b)
+            for a, b, total_a, total_b in zip(counts[one], counts[other], totals[one], totals[other], strict=True)
+            if total_a and total_b
+        ]
+        if any(shared for shared, *_ in found):
+            precision = sum(shared / total for shared, total, _ in found) / len(found)  # of the one
+            recall = sum(shared / total for shared, _, total in found) / len(found)
+            both = (1 + _RECALL) * (precision * recall)
+            utilities[one] += both / (_RECALL * precision + recall)
+            utilities[other] += both / (_RECALL * recall + precision)
+    return sorted(range(len(candidates)), key=lambda place: -utilities[place])

@@ -14,6 +14,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 from ..files import read_json
 from ..model.checks_vanilla_transformer import check_saved_decoding
 from ..model.generation_vanilla_transformer import length_penalty
+from ..model.search_vanilla_transformer import least_risk_first
 from .decoding import Batch, Decoding, Hypothesis
 
 
@@ -140,6 +141,8 @@ class Ctranslate2Engine:
             )
         self.model, self.tokenizer, self.decoding = model, tokenizer, decoding
         self.ids = {token: number for number, token in enumerate(model.tokens)}
+        ends = model.generation_config.eos_token_id
+        self.ends = {*ends} if isinstance(ends, list) else {ends}
         self.drawing = decoding.do_sample and decoding.top_k != 1  # with one token there is nothing to draw
 
     @contextmanager
@@ -219,10 +222,13 @@ class Ctranslate2Engine:
                 score * len(row) ** alpha / length_penalty(len(row) - prefix, alpha, kind)
                 for score, row in zip(found.scores, rows, strict=True)
             ]
-            best = sorted(range(len(rows)), key=ours.__getitem__, reverse=True)[: asked.num_return_sequences]
+            best = sorted(range(len(rows)), key=ours.__getitem__, reverse=True)
+            if asked.minimum_bayes_risk:
+                best = best[: asked.num_beams]
+                candidates = [rows[i][prefix : len(rows[i]) - (rows[i][-1] in self.ends)] for i in best]
+                best = [best[place] for place in least_risk_first(candidates)]
+            best = best[: asked.num_return_sequences]
             rows, scores = [rows[i] for i in best], [ours[i] if asked.scores else None for i in best]
         texts = self.tokenizer.batch_decode(rows, skip_special_tokens=True)
-        ends = self.model.generation_config.eos_token_id
-        ends = ends if isinstance(ends, list) else [ends]
-        cut = [not row or row[-1] not in ends for row in rows]
+        cut = [not row or row[-1] not in self.ends for row in rows]
         return [Hypothesis(text, score, cut=each) for text, score, each in zip(texts, scores, cut, strict=True)]

@@ -95,6 +95,7 @@ class Decoding:
     num_return_sequences: int = 1
     length_penalty: float = 1.0
     length_penalty_type: str = "length"
+    minimum_bayes_risk: bool = False  # of a beam search's hypotheses, the one most like the others is the best
     early_stopping: bool | str = False
     do_sample: bool = False
     no_repeat_ngram_size: int = 0  # so many tokens in a row stand in a translation only once; 0: any number of times

@@ -209,6 +209,8 @@ def _decoding_facts(decoding: Decoding) -> dict:
     sampling = ("temperature", "top_k", "top_p")
     searching = ("length_penalty", "length_penalty_type", "early_stopping")
     facts = {name: value for name, value in vars(decoding).items() if value is not None and name != "given"}
+    if not decoding.minimum_bayes_risk:  # files begun before there was such a choice have no fact about it
+        del facts["minimum_bayes_risk"]
     for name in ("prefix", "align", "constrained", "scores", *(searching if decoding.do_sample else sampling)):
         del facts[name]
     return facts | {name: decoding.given[name] for name in decoding.others}

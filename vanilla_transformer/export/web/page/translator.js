@@ -224,7 +224,40 @@ async function beamSearch(steps, limit, beams, alpha) {
       if (early === true || best <= finished.at(-1).score) break;
     }
   }
-  return [finished[0].tokens, finished[0].score];
+  const bare = finished.map(({ tokens }) => (ends.has(tokens.at(-1)) ? tokens.slice(0, -1) : tokens));
+  const { tokens, score } = finished[generation.minimum_bayes_risk ? mostLikeTheOthers(bare) : 0];
+  return [tokens, score];
+}
+
+/** The place of the translation of the lowest Bayes risk, as in Python's `least_risk_first`. */
+function mostLikeTheOthers(candidates) {
+  const countsOf = (tokens, order) => {
+    const counts = new Map();
+    for (let begin = 0; begin + order <= tokens.length; begin++) {
+      const key = tokens.slice(begin, begin + order).join(" ");
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    }
+    return { counts, total: Math.max(0, tokens.length - order + 1) };
+  };
+  const ngrams = candidates.map((tokens) => [1, 2].map((order) => countsOf(tokens, order)));
+  const utility = (one, other) => {
+    let [precision, recall, orders] = [0, 0, 0];
+    for (const [place, { counts, total }] of ngrams[one].entries()) {
+      const others = ngrams[other][place];
+      if (total === 0 || others.total === 0) continue;
+      let shared = 0;
+      for (const [key, count] of counts) shared += Math.min(count, others.counts.get(key) ?? 0);
+      [precision, recall, orders] = [precision + shared / total, recall + shared / others.total, orders + 1];
+    }
+    return precision === 0 ? 0 : (5 * (precision * recall)) / (4 * precision + recall) / orders;
+  };
+  let [best, highest] = [0, -1];
+  for (const one of candidates.keys()) {
+    let sum = 0;
+    for (const other of candidates.keys()) if (other !== one) sum += utility(one, other);
+    if (sum > highest) [best, highest] = [one, sum];
+  }
+  return best;
 }
 
 /** The likeliest `count` continuations of the open hypotheses, best first; `forbidden` has the tokens that none takes. */
