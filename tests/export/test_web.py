@@ -221,7 +221,7 @@ def test_page_translations_and_attention_equal_python(page_folder, tokenizer, te
         rows = [each["target"] for each in found]
         assert [row[: len(ids)] for row, ids in zip(expected.sequences[:, 1:].tolist(), rows, strict=True)] == rows
         if beams == 1 and not settings:
-            with pytest.raises(AssertionError, match="A line has [0-9]+ tokens, and may have 512: shorten it"):
+            with pytest.raises(AssertionError, match=r"A line has [0-9]+ tokens, and may have 512: shorten it"):
                 in_node(page=str(folder), folder=str(folder), texts=["dog " * 999], beams=beams)
         if beams > 1:
             scores = torch.tensor([each["score"] for each in found])

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import logging
 import math
 import random
 
@@ -346,7 +347,8 @@ def test_lowest_bayes_risk_comes_first_by_chrf_of_tokens():
         assert found == pytest.approx(sorted(utilities, reverse=True), abs=1e-6)
 
 
-def test_hypotheses_of_a_beam_are_ordered_by_risk(tiny_model, sources, ours_used):
+def test_hypotheses_of_a_beam_are_ordered_by_risk(tiny_model, sources, ours_used, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     model, options = sharpened(tiny_model(1)), {**sources, "num_beams": 6, "return_dict_in_generate": True}
     plain = model.generate(**options, num_return_sequences=6)
     found = model.generate(**options, num_return_sequences=2, minimum_bayes_risk=True)
@@ -366,6 +368,7 @@ def test_hypotheses_of_a_beam_are_ordered_by_risk(tiny_model, sources, ours_used
     torch.testing.assert_close(with_steps.sequences_scores, found.sequences_scores)
     assert len(with_steps.beam_indices) == 10
     assert len(ours_used) == 2  # transformers' search has the scores of every step
+    assert "deprecated" not in caplog.text  # transformers warns of a config beside other settings
     model.generation_config.minimum_bayes_risk = True
     assert torch.equal(model.generate(**options, num_return_sequences=2).sequences, found.sequences)
     with pytest.raises(ValueError, match="minimum_bayes_risk must be true or false, not 'yes'"):

@@ -198,6 +198,7 @@ class PaperGeneration:
             generation_config = copy.deepcopy(generation_config or self.generation_config)
             for name in unknown:
                 setattr(generation_config, name, kwargs.pop(name))
+            kwargs = generation_config.update(**kwargs)  # transformers warns of a config beside other settings
         return super().generate(inputs, generation_config, logits_processor, stopping_criteria, *args, **kwargs)
 
     def _constraints(self, kwargs: dict) -> LexicalConstraints | None:
