@@ -1,5 +1,6 @@
 """Which source words the model attends to as it writes each target word."""
 
+import copy
 import json
 
 import pytest
@@ -103,13 +104,12 @@ def test_target_defaults_to_the_models_own_translation(model, tokenizer):
     torch.testing.assert_close(found.cross, expected.cross)
     assert model.config._attn_implementation == "sdpa"
     assert not model.training
-    model.config.dropout = 0.9
-    for module in model.modules():
-        if hasattr(module, "p"):
-            module.p = 0.9
-    model.train()
-    assert attentions(model, tokenizer, TEXTS[0]).written == expected.written
-    assert model.training
+    dropping = copy.deepcopy(model).train()
+    for module in dropping.modules():
+        if hasattr(module, "dropout"):
+            module.dropout = 0.9
+    assert attentions(dropping, tokenizer, TEXTS[0]).written == expected.written
+    assert dropping.training
 
 
 def test_source_ids_replace_the_source_text(model, tokenizer):
