@@ -182,8 +182,8 @@ class Demo:
         shown = best.read.text if kind is None else text  # that markup is taken out goes without saying
         ids = None
         if glossary is not None and terms == "soft":
-            ids = glossary.reading(self.tokenizer).annotated(best.read.text, towards(self.tokenizer, to))
-        pair = Pair(best.read.text, best.written, to, ids)
+            ids = glossary.annotated(best.read.text.strip(), towards(self.tokenizer, to))
+        pair = Pair(best.read.text.strip(), best.written, to, ids)
         return best.text, rows, gradio.Textbox(shown, visible=shown != text), pair
 
     def picture(self, pair: Pair | None, attention: str, layer: int, head: str) -> str:

@@ -217,6 +217,10 @@ def test_page_translations_and_attention_equal_python(page_folder, tokenizer, te
         if beams == 1:
             options.pop("early_stopping", None)  # greedy search does not use it, and would warn
         expected = model.generate(**inputs, **options, return_dict_in_generate=True)
+        if beams > 1 and "minimum_bayes_risk" in settings:  # it makes a difference
+            assert not torch.equal(
+                expected.sequences, model.generate(**inputs, **options | {"minimum_bayes_risk": False})
+            )
         found = in_node(page=str(folder), folder=str(folder), texts=texts[:12], beams=beams)
         rows = [each["target"] for each in found]
         assert [row[: len(ids)] for row, ids in zip(expected.sequences[:, 1:].tolist(), rows, strict=True)] == rows

@@ -369,6 +369,8 @@ def test_hypotheses_of_a_beam_are_ordered_by_risk(tiny_model, sources, ours_used
     assert len(with_steps.beam_indices) == 10
     assert len(ours_used) == 2  # transformers' search has the scores of every step
     assert "deprecated" not in caplog.text  # transformers warns of a config beside other settings
+    endless = model.generate(**options, minimum_bayes_risk=True, eos_token_id=None, max_new_tokens=30)
+    assert endless.sequences.shape[1] == 31  # None counts, too
     model.generation_config.minimum_bayes_risk = True
     assert torch.equal(model.generate(**options, num_return_sequences=2).sequences, found.sequences)
     with pytest.raises(ValueError, match="minimum_bayes_risk must be true or false, not 'yes'"):

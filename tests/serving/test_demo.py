@@ -293,7 +293,6 @@ def test_unusable_address_is_reported(demo, url, random_translator):
     place = f"127.0.0.1, port {port} (Address already in use)"
     said = f"vanilla-transformer: Cannot listen at {place}: choose another --port or --host.\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
-    assert "--port must be from 1 to 65535, not 0" in command("demo", random_translator, "--port", "0").stderr
     nobodys = "192.0.2.1"
     with pytest.raises(OSError, match=rf"Cannot listen at {nobodys} \(Cannot assign requested address\): choose"):
         demo.show(random_translator, nobodys)

@@ -184,5 +184,5 @@ def test_closed_output_and_ports_out_of_range():
     shell = f"{sys.executable} -m vanilla_transformer recipes >&-"
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    for words in (("serve", "nowhere", "--port", "99999"), ("demo", "nowhere", "--port", "-1")):
-        assert f"--port must be from 0 to 65535, not {words[-1]}" in refused(*words, status=2)
+    for name, least, port in (("serve", 0, "99999"), ("demo", 1, "0")):
+        assert f"--port must be from {least} to 65535, not {port}" in refused(name, "nowhere", "--port", port, status=2)

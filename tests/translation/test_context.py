@@ -50,13 +50,14 @@ def read(monkeypatch):
 def ids_of(tokenizer, context, text):
     """The definition, sentence by sentence."""
     front = [[*tokenizer(each, add_special_tokens=False).input_ids, 280] for each in context]
-    return [*(number for each in front for number in each), *tokenizer(text).input_ids]
+    return [*(number for each in front for number in each), *tokenizer(text.strip()).input_ids]
 
 
 def test_lines_are_read_after_their_context(model, tokenizer, read):
     texts = translate(model, tokenizer, LINES, num_beams=1, max_new_tokens=5)
     assert texts[3] == ""
-    wanted = {text: ids_of(tokenizer, context, text) for text, context in zip(LINES, CONTEXTS, strict=True) if text}
+    lines = [line.strip() for line in LINES]
+    wanted = {text: ids_of(tokenizer, context, text) for text, context in zip(lines, CONTEXTS, strict=True) if text}
     assert read == wanted
     options = {"num_beams": 1, "max_new_tokens": 5}
     assert translate(model, tokenizer, LINES[::-1], contexts=CONTEXTS[::-1], **options) == texts[::-1]
@@ -68,11 +69,11 @@ def test_lines_are_read_after_their_context(model, tokenizer, read):
         translate(model, tokenizer, LINES, contexts=CONTEXTS[:2], **options)
     read.clear()
     translate(model, tokenizer, LINES, contexts=[()] * len(LINES), **options)
-    assert read == {text: tokenizer(text).input_ids for text in LINES if text}
+    assert read == {text: tokenizer(text).input_ids for text in lines if text}
     plain = learn_tokenizer(SENTENCES * 2, TokenizerSettings(vocab_size=280))
     read.clear()
     translate(model, plain, LINES, contexts=CONTEXTS, **options)
-    assert read == {text: plain(text).input_ids for text in LINES if text}
+    assert read == {text: plain(text).input_ids for text in lines if text}
 
 
 def test_scores_in_context_match_float64_reference(model, tokenizer):

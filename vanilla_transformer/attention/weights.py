@@ -58,7 +58,7 @@ def attentions(
     """
     if by_words and source_ids is not None:
         raise ValueError("by_words and source_ids do not go together: leave one out.")
-    sources = tokenizer([source])
+    sources = tokenizer([source.strip()])
     source_ids = sources.input_ids[0] if source_ids is None else list(source_ids)
     inputs = torch.tensor([source_ids], device=model.device)
     if target is None:

@@ -135,8 +135,9 @@ def _pairs_alone(scored_set: ScoredSet) -> ScoredSet:
     rows = zip(*(text.segments for text in texts), strict=True)
     pairs = [i for i, row in enumerate(rows) if any(map(str.strip, row))]
     sources, *references = (_chosen(text, pairs) for text in texts)
-    contexts, with_blanks = [scored_set.before[i] for i in pairs], (texts[1], pairs)
-    return replace(scored_set, references=references, sources=sources, contexts=contexts, with_blanks=with_blanks)
+    before = scored_set.before
+    found = {"references": references, "sources": sources, "contexts": [before[i] for i in pairs]}
+    return replace(scored_set, **found, with_blanks=(texts[1], pairs))
 
 
 def _chosen(text: Text, places: Sequence[int]) -> Text:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Of two hypotheses, the longer one is always more like the other.
+_RISK_NEEDS_BEAMS = "--minimum-bayes-risk is for a beam search: no --sample, and --num-beams of 3 or more."
+
 
 def translate(
     sentences: list[str] | None = None,
@@ -144,8 +147,8 @@ def translate(
     aligns, beam_search = markup or attention, backend == "torch" and not sample and num_beams != 1
     refuse(
         (
-            minimum_bayes_risk and (sample or num_beams == 1),
-            "--minimum-bayes-risk is for a beam search: no --sample, and --num-beams of 2 or more.",
+            minimum_bayes_risk and (sample or num_beams in (1, 2)),
+            _RISK_NEEDS_BEAMS,
         ),
         (keep_numbers and not markup, "--keep-numbers needs --markup."),
         (recase and aligns, "--recase changes the words that --markup and --attention align: leave them out."),
@@ -312,6 +315,9 @@ def translations_of(
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
+        beams = options.get("num_beams", loaded.generation_config.num_beams or 1)
+        if options.get("minimum_bayes_risk") and beams < 3:
+            raise UsageError(_RISK_NEEDS_BEAMS)
         warnings = None
         if warn:
             warnings = UnknownWordsWarnings(unknown_words(models, tokenizer))

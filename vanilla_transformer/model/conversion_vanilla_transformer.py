@@ -78,8 +78,8 @@ def from_marian(marian: MarianMTModel) -> VanillaTransformerForConditionalGenera
 def to_marian(model: VanillaTransformerForConditionalGeneration) -> MarianMTModel:
     """Converts our model to a Marian one: the same weights and logits, and as much of its decoding as Marian has.
 
-    Marian's search has neither GNMT's length penalty nor a limit that depends on the source. Biases that the model
-    lacks become zeros. Converted back, the result is the same function again.
+    Marian's search has no length penalty of GNMT, no limit that depends on the source and no minimum Bayes risk. Biases
+    that the model lacks become zeros. Converted back, the result is the same function again.
 
     Raises:
         ValueError: If the model has an option that Marian lacks; the message names it.

@@ -198,7 +198,9 @@ class PaperGeneration:
             generation_config = copy.deepcopy(generation_config or self.generation_config)
             for name in unknown:
                 setattr(generation_config, name, kwargs.pop(name))
-            kwargs = generation_config.update(**kwargs)  # transformers warns of a config beside other settings
+            # transformers warns of a config beside other settings. Those that are None count only beside it.
+            given = {name: value for name, value in kwargs.items() if value is not None}
+            kwargs = dict.fromkeys(kwargs.keys() - given.keys()) | generation_config.update(**given)
         return super().generate(inputs, generation_config, logits_processor, stopping_criteria, *args, **kwargs)
 
     def _constraints(self, kwargs: dict) -> LexicalConstraints | None:

@@ -155,6 +155,7 @@ class TranslationPipeline(Pipeline):
     ) -> dict:
         if not isinstance(text, str):
             raise ValueError(f"A translation pipeline translates texts, not {type(text).__name__}: {text!r:.60}.")
+        text = text.strip()  # as in training
         build = getattr(self.tokenizer, "_build_translation_inputs", None)  # tokenizers of several languages have it
         if build is not None and languages is not None:
             inputs = build(text, return_tensors="pt", truncation=truncation, **languages)

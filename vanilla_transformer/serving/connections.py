@@ -165,7 +165,7 @@ class BoundedConnection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _make_room(self) -> None:
-        open_ones = [each for each in self.connections if not each.transport.is_closing()]
+        open_ones = [each for each in self.connections if not (each.transport.is_closing() or each._is_refused)]
         waiting = [each for each in open_ones if not each._is_answering() or each.cycle.more_body]
         longest = min(waiting, key=lambda each: each._waiting_since)
         if longest is self:
@@ -200,7 +200,7 @@ class BoundedConnection(H11Protocol):
         self._is_refused = True
         self._answer(status, message)
         if self._is_answering():  # the application's own answer would be a second one
-            self.cycle.disconnected = True
+            self.cycle.disconnected, self.cycle.waiting_for_100_continue = True, False
             self.cycle.message_event.set()
         self.transport.write_eof()
         self._until_request = _cancelled(self._until_request)

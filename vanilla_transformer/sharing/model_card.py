@@ -13,7 +13,7 @@ from ..evaluation.metrics import build_metric, without_words
 from ..evaluation.scores import Score, score_translations
 from ..files import read_json, text_lines
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
-from ..run.folder import RunFolder
+from ..run.folder import RunFolder, typed_to_resume
 from ..run.loading import find_model, load_its_tokenizer
 from ..run.recipe import Recipe, load_recipe
 from .card_sections import (
@@ -70,7 +70,8 @@ def model_card(
     recipe = load_recipe(folder.recipe)
     if not folder.finished.exists() or not folder.scores.exists():
         raise FileNotFoundError(
-            f"The run in {folder.path} is not finished. Go on: vanilla-transformer train --resume {folder.path}"
+            f"The run in {folder.path} is not finished. Go on: vanilla-transformer train --resume "
+            f"{typed_to_resume(folder.path)}"
         )
     reports, records = read_json(folder.data), json.loads(folder.scores.read_text(encoding="utf-8"))
     scores = scores_of_tests(folder, recipe)

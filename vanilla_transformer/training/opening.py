@@ -13,7 +13,7 @@ import torch
 from ..environment import machine, versions
 from ..files import is_leftover, remove_leftovers, write_json, write_text
 from ..run.digests import DIGESTS, DamagedError, check_digests, read_digests
-from ..run.folder import RunFolder
+from ..run.folder import RunFolder, typed_to_resume
 from ..run.recipe import Recipe, differing_fields, load_recipe
 from .arguments import VanillaTransformerTrainingArguments, rate_factors
 from .checkpoints import (
@@ -178,8 +178,8 @@ def _check_same_recipe(before: Recipe, now: Recipe, begun: Path) -> None:
                 "copy of it; or choose another output folder."
             )
         raise ValueError(
-            f"{path} {was}: resume with the run's own recipe (vanilla-transformer train --resume {path}), or "
-            "choose another output folder."
+            f"{path} {was}: resume with the run's own recipe (vanilla-transformer train --resume "
+            f"{typed_to_resume(path)}), or choose another output folder."
         )
 
 

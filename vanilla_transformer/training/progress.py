@@ -217,6 +217,7 @@ class TimeBudget(TrainerCallback, ExportableState):
             self.seconds, self.evaluated_at, self.evaluation = agreed.tolist()
         part = 60 * args.max_minutes / self.PARTS
         control.should_training_stop |= is_over(self.state(), args.max_minutes)
+        control.should_save |= control.should_training_stop
         # Not whenever training stops: someone who interrupts it does not wait for an evaluation.
         ends = is_over(self.state(), args.max_minutes) or state.global_step >= state.max_steps
         if self.seconds // part > before // part or ends:

@@ -21,7 +21,7 @@ from ..data.terms import TERM_LEXICON, learn_lexicon, marker_ids
 from ..data.tokenizer import as_read_by, load_tokenizer
 from ..files import write_json, written_beside
 from ..run.digests import check_digests, write_digests
-from ..run.folder import RunFolder
+from ..run.folder import RunFolder, typed_to_resume
 from ..run.recipe import Recipe, is_validation
 from .arguments import VanillaTransformerTrainingArguments
 from .initial_model import save_its_tokenizer
@@ -113,8 +113,8 @@ class RunData:
         """Raises ValueError if the text is not the one that the run began with, or the record of it is damaged."""
         before = folder.data_record()
         remedy = (
-            f"go on with the run's own recipe (vanilla-transformer train --resume {folder.path}), or choose another "
-            "output folder."
+            f"go on with the run's own recipe (vanilla-transformer train --resume {typed_to_resume(folder.path)}), or "
+            "choose another output folder."
         )
         for name, corpus in self.corpora.items():
             old, new = before.get(name, {}).get("fingerprint", ""), corpus.fingerprint

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from multiprocessing import get_all_start_methods
 
@@ -81,7 +82,12 @@ class TorchEngine:
             # A dictionary avoids a warning about sentences whose constraints cannot be met: their `terms` say so.
             given = {**given, "constraints": batch.constraints, "return_dict_in_generate": True}
         elif self.decoding.num_return_sequences > 1 and self.decoding.num_beams > 1 and not self.decoding.do_sample:
-            given = {**given, "return_dict_in_generate": True}  # scores say which translations were really found
+            # Scores say which translations were really found.
+            if "generation_config" in given:
+                given = {**given, "generation_config": copy(given["generation_config"])}
+                given["generation_config"].return_dict_in_generate = True
+            else:
+                given = {**given, "return_dict_in_generate": True}
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
             # Otherwise transformers imports all of FSDP to see whether it is in use.
             given = {"synced_gpus": False, **given}

@@ -157,7 +157,7 @@ class Decoding:
         decoding = cls(
             **found | limits | {"positions": positions, "prefix": tuple(prefix), "align": align},
             constrained=constrained,
-            scores=bool(options.get("return_dict_in_generate")),
+            scores=bool(call.get("return_dict_in_generate", getattr(saved, "return_dict_in_generate", False))),
             calibration=calibration,
             given=MappingProxyType(dict(options)),
         )

@@ -71,7 +71,7 @@ class Reading:
     def line(self, line: str) -> ReadLine:
         """The next line in order as it is read."""
         if self.markup is None:
-            return self._read(line)
+            return self._read(line.strip())
         text = self.markup.take_out(line)
         return ReadLine(text, text)
 

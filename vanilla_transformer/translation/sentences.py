@@ -83,9 +83,9 @@ def translate(
         batch_tokens: Padded source tokens of a batch, at most; a longer sentence is a batch of its own.
         on_progress: Called after every batch with the number of sentences that it finished.
         **generate_options: Anything that `generate()` takes, say `num_beams=1`. Unless they bound the length (a
-            `generation_config` does), an output is at most 50 tokens longer than its source (section 6.1), or as many
-            as the model's own `max_length_offset` says. CTranslate2 takes those that [`Decoding`] has fields for, and
-            ONNX only searches greedily.
+            `generation_config` with a limit does), an output is at most 50 tokens longer than its source (section 6.1),
+            or as many as the model's own `max_length_offset` says. CTranslate2 takes those that [`Decoding`] has fields
+            for, and ONNX only searches greedily.
 
     Returns:
         One translation per sentence.
