@@ -225,7 +225,7 @@ class Ctranslate2Engine:
             best = sorted(range(len(rows)), key=ours.__getitem__, reverse=True)
             if asked.minimum_bayes_risk:
                 best = best[: asked.num_beams]
-                candidates = [rows[i][prefix : len(rows[i]) - (rows[i][-1] in self.ends)] for i in best]
+                candidates = [[token for token in rows[i][prefix:] if token not in self.ends] for i in best]
                 best = [best[place] for place in least_risk_first(candidates)]
             best = best[: asked.num_return_sequences]
             rows, scores = [rows[i] for i in best], [ours[i] if asked.scores else None for i in best]

@@ -135,9 +135,9 @@ class TorchEngine:
 
     def _cut(self, output: torch.Tensor, batch: Batch) -> list[bool]:
         """Whether the limit ended each translation, of (translations, 1 + tokens) with the start token."""
-        config = self.decoding.given.get("generation_config")
-        ends = self.decoding.given.get("eos_token_id", getattr(config, "eos_token_id", None))
+        given, ends = self.decoding.given, getattr(self.decoding.given.get("generation_config"), "eos_token_id", None)
         ends = self.model.generation_config.eos_token_id if ends is None else ends
+        ends = given.get("eos_token_id", ends)  # None is no end
         ends = torch.tensor([] if ends is None else ends, device=output.device).view(-1)
         is_end = torch.isin(output[:, 1 + len(batch.prefix) :], ends)
         cut = [not has_end for has_end in is_end.any(dim=1).tolist()]
