@@ -258,53 +258,50 @@ def test_excess_requests_are_told_to_retry_later(server, expected, sources):
     assert all(answer.json() == right for answer in served)
 
 
-def test_disconnecting_clients_leave_the_queue(batcher, translator):
-    """Those whose texts wait behind a long batch, too: nobody reads the answers, so they are not translated."""
-    server = uvicorn.Server(uvicorn.Config(make_server(batcher, LIMITS), port=0, log_level="error"))
-    body = json.dumps({"texts": ["ab", "cd"]}).encode()
-    head = f"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+@contextlib.contextmanager
+def listening(batcher, translator, **options):
+    """A server in a thread: gives its address, and the pool of threads. At the end the translator may go on."""
+    options = {"port": 0, "log_level": "error", **options}
+    server = uvicorn.Server(uvicorn.Config(make_server(batcher, LIMITS), **options))
     with ThreadPoolExecutor() as threads:
         done = threads.submit(server.run)
         while not server.started:
             time.sleep(0.005)
-        url = "http://{}:{}".format(*server.servers[0].sockets[0].getsockname())
         try:
-            with contextlib.ExitStack() as stack:
-                for sent in (head, head + body[:9], head + body, head + body):
-                    stack.enter_context(connected(url)).sendall(sent)
-                wait_for_queue_size(url, 2)
-            wait_for_queue_size(url, 0)
-            last = batcher.submit("ef")
-            assert len(translator.batches) == 1
+            yield "http://{}:{}".format(*server.servers[0].sockets[0].getsockname()), threads
         finally:
             translator.may_go_on.set()
             server.should_exit = True
             done.result(timeout=20)
+
+
+def test_disconnecting_clients_leave_the_queue(batcher, translator):
+    """Those whose texts wait behind a long batch, too: nobody reads the answers, so they are not translated."""
+    body = json.dumps({"texts": ["ab", "cd"]}).encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with listening(batcher, translator) as (url, _):
+        with contextlib.ExitStack() as stack:
+            for sent in (head, head + body[:9], head + body, head + body):
+                stack.enter_context(connected(url)).sendall(sent)
+            wait_for_queue_size(url, 2)
+        wait_for_queue_size(url, 0)
+        last = batcher.submit("ef")
+        assert len(translator.batches) == 1
     assert answers([last]) == ["fe"]
     assert translator.batches == [["first"], ["ef"]]
 
 
 def test_connection_too_many_is_told_to_come_later(batcher, translator):
     http = partial(BoundedConnection, Bounds(seconds=5, connections=1, backlog=8))
-    server = uvicorn.Server(uvicorn.Config(make_server(batcher, LIMITS), port=0, log_level="error", http=http))
-    with ThreadPoolExecutor() as threads:
-        done = threads.submit(server.run)
-        while not server.started:
+    with listening(batcher, translator, http=http) as (url, threads):
+        answered = threads.submit(post, url, ["ab"])
+        while not batcher._waiting.qsize():
             time.sleep(0.005)
-        url = "http://{}:{}".format(*server.servers[0].sockets[0].getsockname())
-        try:
-            answered = threads.submit(post, url, ["ab"])
-            while not batcher._waiting.qsize():
-                time.sleep(0.005)
-            for _ in range(3):  # a refused one makes no room for the next
-                refused = post(url, ["cd"])
-                assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-            translator.may_go_on.set()
-            answered.result(timeout=20)
-        finally:
-            translator.may_go_on.set()
-            server.should_exit = True
-            done.result(timeout=20)
+        for _ in range(3):  # a refused one makes no room for the next
+            refused = post(url, ["cd"])
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        translator.may_go_on.set()
+        answered.result(timeout=20)
 
 
 def test_texts_of_a_failed_request_leave_the_queue(batcher, translator, monkeypatch):
@@ -318,22 +315,12 @@ def test_texts_of_a_failed_request_leave_the_queue(batcher, translator, monkeypa
             raise
 
     monkeypatch.setattr(type(translator), "__call__", waiting_after_failure)
-    server = uvicorn.Server(uvicorn.Config(make_server(batcher, LIMITS), port=0, log_level="critical"))
-    with ThreadPoolExecutor() as threads:
-        done = threads.submit(server.run)
-        while not server.started:
-            time.sleep(0.005)
-        url = "http://{}:{}".format(*server.servers[0].sockets[0].getsockname())
-        try:
-            asked = threads.submit(post, url, ["bad", "ab", "cd", *["ef"] * 12])
-            wait_for_queue_size(url, 1)
-            translator.may_go_on.set()
-            assert asked.result(timeout=20).status_code == 500
-            last = batcher.submit("gh")
-        finally:
-            translator.may_go_on.set()
-            server.should_exit = True
-            done.result(timeout=20)
+    with listening(batcher, translator, log_level="critical") as (url, threads):
+        asked = threads.submit(post, url, ["bad", "ab", "cd", *["ef"] * 12])
+        wait_for_queue_size(url, 1)
+        translator.may_go_on.set()
+        assert asked.result(timeout=20).status_code == 500
+        last = batcher.submit("gh")
     assert answers([last]) == ["hg"]
     assert translator.batches in (
         [["first"], ["bad", "ab", "cd"], ["ef"] * 3, ["gh"]],  # three were under way

@@ -16,6 +16,8 @@ from torch.fx.experimental import proxy_tensor
 from transformers.utils import GENERATION_CONFIG_NAME
 
 
+# Our fields of the generation config, and their values when a config lacks them.
+OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None, "minimum_bayes_risk": False}
 # Features of a generation config that no model here supports, and the values that do not ask for them.
 UNSUPPORTED = {
     "penalty_alpha": ("contrastive search", (None, 0)),
@@ -83,8 +85,7 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
         if value is not None and (type(value) not in (int, float) or not abs(value) <= sys.float_info.max):
             raise ValueError(f"{name} must be a number, not {_short(value)}.")
     check_length_penalty(fields.get("length_penalty"))
-    ours = ("length_penalty_type", "max_length_offset", "minimum_bayes_risk")
-    check_our_fields(**{name: fields[name] for name in ours if name in fields})
+    check_our_fields(**{name: fields[name] for name in OUR_GENERATION_FIELDS if name in fields})
     for name in _TOKENS:
         check_token(name, fields.get(name), vocab_size)
 

@@ -25,7 +25,7 @@ from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengt
 from transformers.generation.utils import GenerateBeamEncoderDecoderOutput
 from transformers.utils import logging
 
-from .checks_vanilla_transformer import check_length_penalty, check_our_fields
+from .checks_vanilla_transformer import OUR_GENERATION_FIELDS, check_length_penalty, check_our_fields
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .constraints_vanilla_transformer import ConstrainedOutput, LexicalConstraints
 from .search_vanilla_transformer import (
@@ -49,9 +49,6 @@ _WARPERS = (TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper, MinPLog
 # Places of the logits processors that our searches know, in transformers' order.
 _PLACES = {NoRepeatNGramLogitsProcessor: 0, NoBadWordsLogitsProcessor: 1, ForcedEOSTokenLogitsProcessor: 2}
 _PLACES |= dict.fromkeys(_WARPERS, 3) | {LogitNormalization: 4}
-
-# Our fields of the generation config, and their values when a config lacks them.
-OUR_GENERATION_FIELDS = {"length_penalty_type": "length", "max_length_offset": None, "minimum_bayes_risk": False}
 
 
 def default_generation_config(config: VanillaTransformerConfig) -> GenerationConfig:
