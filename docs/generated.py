@@ -23,9 +23,9 @@ from vanilla_transformer.data.mixture import CorpusSettings
 from vanilla_transformer.evaluation.comet import MODEL as COMET_MODEL
 from vanilla_transformer.evaluation.metrics import METRICS, build_metric
 from vanilla_transformer.improving import ImproveSettings
-from vanilla_transformer.model.checks_vanilla_transformer import UNSUPPORTED
+from vanilla_transformer.model.checks_vanilla_transformer import OUR_GENERATION_FIELDS, UNSUPPORTED
 from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
+from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.run.recipe import _OPEN_SECTIONS, DataSettings, EvaluationSettings, Recipe
 from vanilla_transformer.training.arguments import UNDER_NOAM, WITHOUT_EFFECT, VanillaTransformerTrainingArguments
 

@@ -9,6 +9,7 @@ import torch
 from transformers import GenerationConfig, Pipeline
 from transformers.utils import cached_file
 
+from .checks_vanilla_transformer import OUR_GENERATION_FIELDS
 from .code_vanilla_transformer import LANGUAGES_TASK
 from .confidence_vanilla_transformer import (
     CONFIDENCE,
@@ -17,7 +18,6 @@ from .confidence_vanilla_transformer import (
     load_calibration,
     token_log_probabilities,
 )
-from .generation_vanilla_transformer import OUR_GENERATION_FIELDS
 
 
 # As `language_tag` of the package makes it; this file works without the package, too.

@@ -27,9 +27,9 @@ from ..data.mixture import CorpusSettings, copies_of
 from ..data.terms import TERM_MARKERS, TERMS
 from ..data.tokenizer import TokenizerSettings
 from ..evaluation.metrics import METRICS
-from ..model.checks_vanilla_transformer import check_decoding
+from ..model.checks_vanilla_transformer import OUR_GENERATION_FIELDS, check_decoding
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
-from ..model.generation_vanilla_transformer import OUR_GENERATION_FIELDS, paper_generation_config
+from ..model.generation_vanilla_transformer import paper_generation_config
 from ..training.arguments import UNDER_NOAM, WITHOUT_EFFECT, VanillaTransformerTrainingArguments
 from .folder import find_recipe
 
