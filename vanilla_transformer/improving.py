@@ -110,6 +110,8 @@ class ImproveSettings:
     def __post_init__(self):
         if not self.pairs_weight > 0:
             raise ValueError(f"improve.pairs_weight must be above 0, not {self.pairs_weight}")
+        if self.pairs_weight != 1 and self.target_text is None:
+            raise ValueError("improve.pairs_weight is for back-translated text: give improve.target_text")
         if self.teachers < 1:
             raise ValueError(f"improve.teachers must be at least 1, not {self.teachers}")
         for name in ("teacher", "student"):

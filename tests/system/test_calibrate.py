@@ -97,6 +97,7 @@ def test_invalid_arguments_are_rejected(random_translator, text, tmp_path):
         (("--dropout-samples", "1"), "must be 0, or 2 at least, not 1", 1),
         (("--held-out", "1"), "must be above 0 and below 1, not 1", 2),
         (("--seed", str(2**64)), "--seed must be from 0 to 4294967295", 2),
+        (("--seed", "1"), "--seed is for --dropout-samples", 2),
         (("--threshold", "100"), "none of the 6 translations is good", 1),
         (("--picture", tmp_path / "a.pdf"), "names end in .png or .svg", 1),
     ):

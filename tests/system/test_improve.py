@@ -195,6 +195,7 @@ def test_invalid_plan_is_rejected_before_training(tmp_path, capsys):
     for words, said in [
         (["--improve.teachers", "0"], "improve.teachers must be at least 1"),
         (["--improve.pairs_weight", "-1"], "improve.pairs_weight must be above 0"),
+        (["--improve.pairs_weight", "2"], "improve.pairs_weight is for back-translated text"),
         (
             ["--improve.pairs_weight", "0.003", "--improve.target_text", str(german)],
             "improve.pairs_weight: 0.003 and 1 are not a ratio of whole numbers up to 100",

@@ -9,6 +9,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -237,8 +238,8 @@ def _text_of(data: DataSettings) -> tuple[list[tuple[str, str]], TextFacts]:
         raise ValueError("data.validation is missing: pairs are held out only from one corpus, read as a whole.")
     if data.validation == _HELD_OUT and data.context_sentences:
         raise ValueError("data.validation is missing: holding pairs out would cut documents (data.context_sentences).")
-    pairs = _pairs_of(data)
-    facts = replace(facts_of(pairs), is_whole=len(pairs) < _MOST_LOOKED_AT)
+    pairs, is_whole = _pairs_of(data)
+    facts = replace(facts_of(pairs), is_whole=is_whole)
     for side, words in zip(("source", "target"), facts.words, strict=True):
         if not words:
             raise ValueError(f"data.train has no words in the {side}: every line is blank.")
@@ -253,7 +254,8 @@ def _text_of(data: DataSettings) -> tuple[list[tuple[str, str]], TextFacts]:
     return pairs, facts
 
 
-def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
+def _pairs_of(data: DataSettings) -> tuple[list[tuple[str, str]], bool]:
+    """The first pairs of `data.train`, and whether they are all."""
     where = {"folder": data.folder, "patience": data.patience}
     languages = data.source_language, data.target_language
     if isinstance(data.train, Mapping) and "prepared" in data.train:
@@ -263,14 +265,12 @@ def _pairs_of(data: DataSettings) -> list[tuple[str, str]]:
             corpus = open_mixture(data.mixture, *languages, **where)
         else:
             corpus = (open_stream if data.stream else read_corpus)(data.train, *languages, **where)
-    found = []
-    for pair in corpus.texts():
-        found.append(pair)
-        if len(found) == _MOST_LOOKED_AT:
-            if data.validation == _HELD_OUT:
-                raise ValueError(f"data.validation is missing: pairs are held out only from fewer than {len(found):,}.")
-            break
-    return found
+    texts = iter(corpus.texts())
+    found = list(islice(texts, _MOST_LOOKED_AT))
+    is_whole = next(texts, None) is None
+    if data.validation == _HELD_OUT and not is_whole:
+        raise ValueError(f"data.validation is missing: pairs are held out only from up to {len(found):,}.")
+    return found, is_whole
 
 
 def _write_texts(

@@ -29,7 +29,7 @@ def calibrate(
     target_language: str | None = None,
     threshold: str = "50",
     dropout_samples: int = 0,
-    seed: int = 0,
+    seed: int | None = None,
     held_out: float = 0.5,
     num_beams: int | None = None,
     device: str = "auto",
@@ -53,7 +53,7 @@ def calibrate(
             fitting.
         dropout_samples: Also judge by this many passes with dropout, 10 or more for good results; 0 for none. Every
             translation with a confidence then takes as many passes.
-        seed: Seed of these passes.
+        seed: With --dropout-samples: a different number gives different passes; by default 0.
         held_out: Share of the sentences that are not used for fitting, only for measuring.
         num_beams: Hypotheses kept in beam search; by default the model's own setting. Use the same for translating.
         device: Where the model runs: cpu, cuda, mps, or auto, the best there is.
@@ -76,6 +76,8 @@ def calibrate(
     if not 0 < held_out < 1:
         raise UsageError(f"--held-out must be above 0 and below 1, not {held_out:g}.")
     check_seed(seed)
+    if seed is not None and not dropout_samples:
+        raise UsageError("--seed is for --dropout-samples.")
     languages = model_languages(model, Languages(source_language, target_language))
     scored_set = read_set(test_set, references, sources, languages)
     if scored_set.sources is None:
@@ -83,7 +85,7 @@ def calibrate(
     use_memory_well()
     folder = find_model(model)
     loaded, tokenizer = load_engine([folder], device=device)
-    texts, passes = scored_set.sources.segments, {"dropout_samples": dropout_samples, "seed": seed}
+    texts, passes = scored_set.sources.segments, {"dropout_samples": dropout_samples, "seed": seed or 0}
     with tqdm(total=len(texts), unit="sentence", disable=not sys.stderr.isatty()) as bar:
         options = {"contexts": scored_set.before, "to": scored_set.languages.to, "on_progress": bar.update}
         options |= passes | search_options(num_beams)
