@@ -12,6 +12,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from vanilla_transformer.run.folder import RunFolder
 RECIPE = "multi30k_en_de"
 METRIC = "bleu_lowercase_tokenized"
 RUNNING: list[subprocess.Popen] = []
+STARTING = threading.Lock()  # held by the thread that starts a process; by `stop` until the end of ours
 
 
 @dataclass(frozen=True)
@@ -130,27 +132,34 @@ def train(rung: Rung, seed: int, data: Path, output: Path, core: int) -> None:
 
 
 def run(words: Sequence[str], log: Path, cores: Collection[int]) -> None:
-    """Runs one of our commands on these cores, with a thread on each."""
+    """Runs one of our commands on these cores, with a thread on each. Not for the main thread, where `stop` runs."""
     command = [sys.executable, "-m", "vanilla_transformer", *words]
     with log.open("a") as file:
-        process = subprocess.Popen(
-            command, stdout=file, stderr=file, env=os.environ | {"OMP_NUM_THREADS": str(len(cores))}
-        )
-        RUNNING.append(process)
+        with STARTING:
+            process = subprocess.Popen(
+                command, stdout=file, stderr=file, env=os.environ | {"OMP_NUM_THREADS": str(len(cores))}
+            )
+            RUNNING.append(process)
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(process.pid, cores)
-        if process.wait():
-            raise subprocess.CalledProcessError(process.returncode, command)
+        failed = process.wait()
+    with STARTING:  # if `stop` has ended the process, it did not fail: this waits for the end
+        pass
+    if failed:
+        raise subprocess.CalledProcessError(process.returncode, command)
 
 
 def stop(number: int, frame) -> None:
     """Ends all training, each run with a checkpoint, then this process. (After SIGKILL, training keeps running.)"""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)  # once is enough
+    STARTING.acquire()  # so no thread starts the next run
     for process in RUNNING:
         if process.poll() is None:
             process.terminate()
     for process in RUNNING:
         process.wait()
-    os._exit(128 + number)  # threads waiting for a core would start the next run
+    os._exit(128 + number)
 
 
 class LacksTeacherError(Exception):

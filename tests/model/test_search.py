@@ -509,6 +509,9 @@ CHANGES = {
     "an output layer in a sequence": lambda model: setattr(
         model, "lm_head", nn.Sequential(model.lm_head, nn.Linear(40, 40))
     ),
+    "a table of positions": lambda model: setattr(
+        model.model.decoder, "embed_positions", nn.Embedding.from_pretrained(9 * torch.randn(12, model.config.d_model))
+    ),
     "a matrix of another kind": lambda model: of_another_kind(last(model).fc1),
     "an output matrix of another kind": lambda model: of_another_kind(model.lm_head),
     "parametrized": parametrized,

@@ -1,6 +1,7 @@
 """The ladder of Multi30k recipes trains missing runs, compares rungs and translates the test set once."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -157,10 +158,11 @@ def test_rung_trains_on_its_teachers_translations(tmp_path, monkeypatch, capsys)
 @pytest.mark.slow
 def test_terminated_ladder_stops_its_trainings_and_resumes(tmp_path):
     data = write_files_like_multi30ks(tmp_path / "multi30k", {"train": 300, "val": 10})
-    rungs = {"today": {"adds": "nothing", "overrides": {**SMALL, "training.max_steps": 2000}}}
+    endless = {"adds": "nothing", "overrides": {**SMALL, "training.max_steps": 2000}}
+    rungs = {"today": endless, "other": endless, "tomorrow": endless}
     (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(rungs), encoding="utf-8")
     words = [sys.executable, ladder.__file__, "--data", data, "--output", tmp_path / "runs"]
-    words += ["--ladder", tmp_path / "ladder.yaml"]
+    words += ["--ladder", tmp_path / "ladder.yaml", "--workers", min(2, os.cpu_count())]
     checkpoints = tmp_path / "runs/today/1/checkpoints"
     for _ in range(2):
         known = set(checkpoints.glob("checkpoint-*"))
@@ -171,7 +173,9 @@ def test_terminated_ladder_stops_its_trainings_and_resumes(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.2)
         process.terminate()
-        assert process.wait(60) == 128 + signal.SIGTERM
+        assert process.communicate(timeout=60)[0] == ""  # neither is called done or failed
+        assert process.returncode == 128 + signal.SIGTERM
+        assert not (tmp_path / "runs/tomorrow").exists()
         log = (tmp_path / "runs/today/1.log").read_text(encoding="utf-8")
         assert "Interrupted: Stopped after update" in log.splitlines()[-1]
     assert "Going on from" in log

@@ -73,6 +73,8 @@ def sinusoids(positions: torch.Tensor, d_model: int, layout: str = "interleaved"
 class VanillaTransformerSinusoidalPositions(nn.Module):
     """Sinusoids computed when they are needed: no table, therefore no limit and nothing to store or to cast."""
 
+    endless = True  # so a search may ask for positions that it will perhaps not reach
+
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__()
         self.d_model = config.d_model
@@ -397,6 +399,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         embeddings: torch.Tensor,
         past_length: int | torch.Tensor = 0,
         position_ids: torch.LongTensor | None = None,
+        encodings: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Dropout(E sqrt(d_model) + PE) (sections 3.4, 3.5 and 5.4); word dropout may zero whole rows of E.
 
@@ -404,12 +407,15 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             embeddings: (batch, length, d_model), rows of the embedding matrix.
             past_length: The position of the first of them.
             position_ids: (batch or 1, length or 1) positions, if they are not consecutive.
+            encodings: PE, if it is known: of a shape that can be added to the embeddings.
         """
-        positions = position_ids
-        if positions is None:
-            positions = torch.arange(embeddings.shape[1], device=embeddings.device) + past_length
+        if encodings is None:
+            positions = position_ids
+            if positions is None:
+                positions = torch.arange(embeddings.shape[1], device=embeddings.device) + past_length
+            encodings = self.embed_positions(positions)
         embeddings = word_dropout(embeddings, self.word_dropout, self.training, self.start_tokens)
-        hidden_states = embeddings * self.embed_scale + self.embed_positions(positions).to(embeddings.dtype)
+        hidden_states = embeddings * self.embed_scale + encodings.to(embeddings.dtype)
         return dropout(hidden_states, self.dropout, self.training)
 
     def layers_of_this_pass(self) -> Sequence[nn.Module]:

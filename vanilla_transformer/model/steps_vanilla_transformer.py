@@ -53,10 +53,10 @@ class StepwiseDecoder:
         if self.beams > 1:
             itself = self.itself.expand(len(tokens), 1, -1, -1)
             self.ancestors = torch.cat((self.ancestors, itself), dim=3)  # (batch, 1, beams, beams * (length + 1))
-        position = tokens.new_full((1, 1), self.length)
-        self.length += 1
         ancestors = self.ancestors if self.beams > 1 else None  # a single hypothesis sees all positions
-        return self.steps.states(tokens, position, ancestors, self.source_mask)
+        states = self.steps.states(tokens, self.length, ancestors, self.source_mask)
+        self.length += 1
+        return states
 
     def scores_of(self, states: torch.Tensor, sentences: slice = slice(None)) -> torch.Tensor:
         """float32 scores (sentences, beams, vocabulary) of the next token from `states`; valid until the next call."""
@@ -171,18 +171,14 @@ class _WholePasses:
         self.cache = EncoderDecoderCache(Cache(layer_class_to_replicate=GrowingLayer), DynamicCache())
 
     def states(
-        self,
-        tokens: torch.LongTensor,
-        position: torch.LongTensor,
-        ancestors: torch.Tensor | None,
-        source_mask: torch.Tensor | None,
+        self, tokens: torch.LongTensor, position: int, ancestors: torch.Tensor | None, source_mask: torch.Tensor | None
     ) -> torch.Tensor:
         outputs = self.model(
             encoder_outputs=BaseModelOutput(last_hidden_state=self.encoder_states),
             attention_mask=source_mask,
             decoder_input_ids=tokens,
             decoder_attention_mask=ancestors,
-            decoder_position_ids=position,
+            decoder_position_ids=tokens.new_full((1, 1), position),
             past_key_values=self.cache,
         )
         return outputs.logits
@@ -206,16 +202,20 @@ class _LayerSteps:
     def __init__(self, model, encoder_states: torch.Tensor, beams: int):
         self.decoder, self.output = model.model.decoder, _OutputLayer(model.lm_head)
         self.layers = [_LayerStep(layer, encoder_states, beams) for layer in self.decoder.layers]
+        # Sinusoids are computed for several steps at once. One by one they are a twentieth of the time of a single
+        # sentence. Other encodings may end somewhere.
+        module = self.decoder.embed_positions
+        self.ahead = 32 if "endless" in vars(type(module)) and not is_hooked(module) else 1
+        self.encodings: torch.Tensor | None = None  # (self.ahead, d_model)
 
     def states(
-        self,
-        tokens: torch.LongTensor,
-        position: torch.LongTensor,
-        ancestors: torch.Tensor | None,
-        source_mask: torch.Tensor | None,
+        self, tokens: torch.LongTensor, position: int, ancestors: torch.Tensor | None, source_mask: torch.Tensor | None
     ) -> torch.Tensor:
+        if position % self.ahead == 0:
+            coming = torch.arange(position, position + self.ahead, device=tokens.device)
+            self.encodings = self.decoder.embed_positions(coming)
         embeddings = self.decoder.token_embeddings(tokens, None)
-        states = self.decoder.embed(embeddings, position_ids=position)  # (batch, beams, d_model)
+        states = self.decoder.embed(embeddings, encodings=self.encodings[position % self.ahead])
         rows = states.flatten(0, 1)  # torch has less to do for products of matrices
         for layer in self.layers:
             rows = layer(rows, ancestors, source_mask)
@@ -235,6 +235,7 @@ class _LayerStep:
     def __init__(self, layer, encoder_states: torch.Tensor, beams: int):
         own, cross = layer.self_attn, layer.encoder_attn
         self.own, self.cross, self.cache, self.beams = own, cross, GrowingLayer(), beams
+        self.fused = own.config._attn_implementation == "sdpa"  # transformers takes time to look such attributes up
         self.norm_first, self.activation = layer.norm_first, layer.activation_fn
         if type(self.activation) not in _ELEMENTWISE or is_hooked(self.activation):
             self.activation = _of_sentences(self.activation, beams)
@@ -271,11 +272,11 @@ class _LayerStep:
             widths = [own.num_heads * dim for dim in (own.head_dim, own.head_dim, own.value_head_dim)]
             query, key, value = (self._heads(each, own.num_heads) for each in projected.split_with_sizes(widths, dim=1))
         keys, values = self.cache.update(key, value)
-        return self.own_out(_attended(self.own, query, keys, values, ancestors))
+        return self.own_out(_attended(query, keys, values, ancestors, own.scaling, self.fused))
 
     def _encoder_attention(self, states: torch.Tensor, source_mask: torch.Tensor | None) -> torch.Tensor:
         query = self._heads(self.query(states), self.cross.num_heads)
-        return self.cross_out(_attended(self.cross, query, self.keys, self.values, source_mask))
+        return self.cross_out(_attended(query, self.keys, self.values, source_mask, self.cross.scaling, self.fused))
 
     def _heads(self, rows: torch.Tensor, num_heads: int) -> torch.Tensor:
         """From (batch * beams, num_heads * dim) to (batch, num_heads, beams, dim)."""
@@ -386,7 +387,12 @@ def _is_fast_fused(dtype: torch.dtype) -> bool:
 
 
 def _attended(
-    attention, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float,
+    fused: bool,
 ) -> torch.Tensor:
     """Equation 1 for (batch, heads, beams, dim) queries: (batch * beams, heads * value_head_dim)."""
     if mask is not None:
@@ -394,11 +400,11 @@ def _attended(
     batch, heads, beams, _ = query.shape
     plain = _is_many(query.device, batch, heads, beams)
     plain = plain or (not _is_fast_fused(query.dtype) and is_better_plain(query, keys))
-    if attention.config._attn_implementation == "sdpa" and not plain:
+    if fused and not plain:
         with without_cudnn(query):
-            found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=attention.scaling)
+            found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling)
     else:
-        scores = torch.matmul(query * attention.scaling, keys.transpose(2, 3))  # (batch, heads, beams, positions)
+        scores = torch.matmul(query * scaling, keys.transpose(2, 3))  # (batch, heads, beams, positions)
         if mask is not None:
             scores += mask
         weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(query.dtype)

@@ -18,9 +18,9 @@ from ..model.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 def pack_linear(model: PreTrainedModel) -> None:
     """Rearranges matrices of a model, to translate faster on a CPU in float32. This takes more memory.
 
-    On Intel processors and on those without AVX-512 matrices are stored by columns, which MKL multiplies faster by few
-    rows, and the largest are laid out for oneDNN. On others nearly all are laid out for oneDNN, by what was measured on
-    an AMD EPYC: MKL, which torch uses for products, does not use AVX-512 there.
+    On Intel processors, and on others with no more than AVX2, matrices are stored by columns, which MKL multiplies
+    faster by few rows, and the largest are laid out for oneDNN. Elsewhere nearly all are laid out for oneDNN, by what
+    was measured on an AMD EPYC: MKL, which torch uses for products, does not use AVX-512 there.
 
     The results are the same except for the order of sums. The model itself is changed: it can be read, and saved with
     `save_pretrained`, but no longer trained. Merge adapters and resize embeddings first. Nothing happens if torch lacks
@@ -83,7 +83,7 @@ def _layout_for(weight: torch.Tensor) -> _Layout:
         return _Layout(range(0))
     kind = _kind_of_processor()
     if kind == "AVX2":  # measured on an AMD EPYC: oneDNN is faster only for vocabularies
-        by_columns = len(weight) < 4096
+        by_columns = len(weight) <= 4096  # not more than the inner layer of the paper's big model
         return _Layout(range(1 if by_columns else 2, sys.maxsize), by_columns)
     if kind == "Intel":  # measured on a Xeon with AMX
         by_columns = weight.numel() < 2**22
@@ -100,7 +100,10 @@ def _by_columns(weight: torch.Tensor) -> torch.Tensor:
 
 @lru_cache
 def _kind_of_processor() -> str:
-    """`AVX2`: MKL is fast for lack of anything better; `Intel`: it is fast with AVX-512, too; `other`: it is not."""
+    """`AVX2`: MKL is fast, and there is nothing faster; `Intel`: it is fast with AVX-512, too; `other`: it is not.
+
+    torch's own limit (`ATEN_CPU_CAPABILITY`) counts as the processor's.
+    """
     if not torch.backends.mkl.is_available():
         return "other"
     if torch.backends.cpu.get_cpu_capability() == "AVX2":
