@@ -59,7 +59,8 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser():
+def new_page():
+    """Opens a page in a browser, which waits longer than by default: other tests take their share of the processor."""
     from playwright.sync_api import sync_playwright
 
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -67,5 +68,11 @@ def browser():
         pytest.skip(f"there is no browser, none of {', '.join(BROWSERS)}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
+
+        def opened(**options):
+            page = browser.new_page(**options)
+            page.set_default_timeout(120_000)
+            return page
+
+        yield opened
         browser.close()

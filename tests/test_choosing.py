@@ -21,6 +21,7 @@ from vanilla_transformer.choosing import (
     facts_of,
     measure_speeds,
     recipes,
+    rule,
 )
 from vanilla_transformer.choosing.rule import PHRASES
 from vanilla_transformer.choosing.search import AS_CHOSEN, Search, candidates_for, shares, with_changes
@@ -413,7 +414,8 @@ def test_edited_decoding_is_kept(data, tmp_path):
         choose_decoding(tmp_path / "run", load_recipe(path))
 
 
-def test_speed_is_measured_no_further_than_needed():
+def test_speed_is_measured_no_further_than_needed(monkeypatch):
+    monkeypatch.setattr(rule, "_BATCH", 512)  # which takes less time
     [(width, speed)] = measure_speeds("cpu", least=10.0**9, seconds=0.1).items()
     assert width == 128
     assert 10 < speed < 10**6

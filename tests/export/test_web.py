@@ -261,12 +261,12 @@ def url(page_folder):
 
 
 @pytest.mark.slow
-def test_page_takes_any_decoding_of_the_model(page_folder, tokenizer, browser, tmp_path):
+def test_page_takes_any_decoding_of_the_model(page_folder, tokenizer, new_page, tmp_path):
     model, folder = page_folder[0], shutil.copytree(page_folder[1], tmp_path / "copy")
     path, options = folder / "model/generation_config.json", {"num_beams": 20, "length_penalty": 0.65}
     path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
     with served(folder) as address:
-        page = browser.new_page()
+        page = new_page()
         page.goto(address)
         page.locator("#button:enabled").wait_for()
         text = "The old dog is looking for his red ball."
@@ -284,8 +284,8 @@ def test_page_takes_any_decoding_of_the_model(page_folder, tokenizer, browser, t
 
 
 @pytest.mark.slow
-def test_page_works_by_keyboard_on_a_phone(page_folder, url, tokenizer, browser):
-    page = browser.new_page(viewport={"width": 360, "height": 700}, color_scheme="dark")
+def test_page_works_by_keyboard_on_a_phone(page_folder, url, tokenizer, new_page):
+    page = new_page(viewport={"width": 360, "height": 700}, color_scheme="dark")
     requested, problems = set(), []
     page.on("request", lambda request: requested.add(request.url))
     page.on("pageerror", lambda error: problems.append(str(error)))

@@ -304,8 +304,8 @@ def test_missing_gradio_error_names_the_extra(demo, monkeypatch):
         importlib.reload(demo)
 
 
-def test_page_works_in_a_browser(url, browser):
-    page = browser.new_page()
+def test_page_works_in_a_browser(url, new_page):
+    page = new_page()
     requested, problems = set(), []
     page.on("request", lambda request: requested.add(request.url))
     page.on("pageerror", lambda error: problems.append(str(error)))
@@ -356,8 +356,8 @@ def test_page_works_in_a_browser(url, browser):
     page.close()
 
 
-def test_examples_and_keyboard_shortcuts_work(url, browser):
-    page = browser.new_page()
+def test_examples_and_keyboard_shortcuts_work(url, new_page):
+    page = new_page()
     page.goto(url)
     text, best = page.get_by_label("Text in English"), page.locator("#translation textarea")
     page.get_by_text("Translation into German").wait_for()
@@ -375,9 +375,9 @@ def test_examples_and_keyboard_shortcuts_work(url, browser):
     page.close()
 
 
-def test_layout_fits_a_phone_screen(url, browser):
+def test_layout_fits_a_phone_screen(url, new_page):
     """Nothing is wider than the screen, every label fits on one line, and none overlap."""
-    page = browser.new_page(viewport={"width": 375, "height": 700})
+    page = new_page(viewport={"width": 375, "height": 700})
     page.goto(url)
     page.get_by_text("Options").click()
     page.get_by_text("Length penalty").wait_for()
