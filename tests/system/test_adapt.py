@@ -183,6 +183,19 @@ def test_mistakes_are_found_before_the_old_text_is_translated(run, corpus, domai
     assert not (tmp_path / "run").exists()
 
 
+def test_options_are_checked_first(capsys):
+    for more, said in (
+        (["--replay", "[a.en, a.de]"], "--replay takes the names of files without brackets"),
+        (["--old", "a.en", "a.de", "a.fr"], "--old takes one file of pairs, or two of lines, not 3"),
+        (["--replay-weight", "2"], "--replay-weight is for --replay"),
+        (["--floor", "2", "--no-floor"], "--floor or --no-floor, not both"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            run_command(["adapt", "no-model", "--output", "nowhere", *more])
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
+
+
 def test_no_model_is_saved_below_the_floor(random_translator, corpus, domain, tmp_path, capsys):
     sources = lines_of(corpus / "validation.en")
     translations = translate(*load_model(random_translator), sources)  # as references they make it a perfect model

@@ -56,6 +56,8 @@ def adapt(
     for name, words in (("replay", replay), ("old", old)):
         if words is not None and len(words) > 2:
             raise UsageError(f"--{name} takes one file of pairs, or two of lines, not {len(words)}.")
+        if words is not None and words[0].startswith("["):
+            raise UsageError(f"--{name} takes the names of files without brackets and commas: --{name} OLD.en OLD.de")
         corpora[name] = words[0] if words is not None and len(words) == 1 else words
     if replay is None and replay_weight != 1:
         raise UsageError("--replay-weight is for --replay: give it, or leave the weight out.")
