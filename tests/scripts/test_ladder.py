@@ -162,7 +162,8 @@ def test_terminated_ladder_stops_its_trainings_and_resumes(tmp_path):
     rungs = {"today": endless, "other": endless, "tomorrow": endless}
     (tmp_path / "ladder.yaml").write_text(yaml.safe_dump(rungs), encoding="utf-8")
     words = [sys.executable, ladder.__file__, "--data", data, "--output", tmp_path / "runs"]
-    words += ["--ladder", tmp_path / "ladder.yaml", "--workers", min(2, os.cpu_count())]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    words += ["--ladder", tmp_path / "ladder.yaml", "--workers", min(2, cores)]
     checkpoints = tmp_path / "runs/today/1/checkpoints"
     for _ in range(2):
         known = set(checkpoints.glob("checkpoint-*"))

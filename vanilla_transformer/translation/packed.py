@@ -16,11 +16,12 @@ from ..model.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 
 
 def pack_linear(model: PreTrainedModel) -> None:
-    """Rearranges matrices of a model, to translate faster on a CPU in float32. This takes more memory.
+    """Rearranges matrices of a model, to translate faster on a CPU in float32.
 
     On Intel processors, and on others with no more than AVX2, matrices are stored by columns, which MKL multiplies
     faster by few rows, and the largest are laid out for oneDNN. Elsewhere nearly all are laid out for oneDNN, by what
-    was measured on an AMD EPYC: MKL, which torch uses for products, does not use AVX-512 there.
+    was measured on an AMD EPYC: MKL, which torch uses for products, does not use AVX-512 there. Those for oneDNN are
+    copies, which take memory.
 
     The results are the same except for the order of sums. The model itself is changed: it can be read, and saved with
     `save_pretrained`, but no longer trained. Merge adapters and resize embeddings first. Nothing happens if torch lacks
