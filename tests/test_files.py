@@ -137,6 +137,10 @@ def test_failed_folder_vanishes_and_existing_one_stays(old, tmp_path):
         assert_alone(old)
     with pytest.raises(FileExistsError, match=r"old exists already: remove it"), written_beside(old):
         pass
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match=r"link exists already"), written_beside(tmp_path / "link"):
+        pass
+    (tmp_path / "link").unlink()
     with pytest.raises(FileNotFoundError, match="Nothing was made"), replaced_folder(old):
         pass
     assert_alone(old)

@@ -452,7 +452,9 @@ def show(path: str | Path, host: str | None = None, port: int | None = None) -> 
         OSError: No page can be shown there.
     """
     if host is not None or port is not None:  # gradio would try a hundred ports, or call every error a taken port
-        check_address(host or "127.0.0.1", port or 0)
+        check_address((host or "127.0.0.1").strip("[]"), port or 0)
+    if host is not None and ":" in host:  # gradio makes a URL of it
+        host = f"[{host.strip('[]')}]"
     # The machine's own fonts: the page fetches nothing from anywhere else.
     theme = gradio.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"])
     page = Demo(path).page().queue(max_size=64)

@@ -227,7 +227,7 @@ def written_beside(path: Path) -> Iterator[Path]:
     """
     if path.parent.is_dir():
         remove_leftovers(path.parent, path.name)
-    if path.exists():
+    if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} exists already: remove it or choose another place.")
     with _claimed(path, lambda beside: beside.mkdir(parents=True)) as beside:
         yield beside

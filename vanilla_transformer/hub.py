@@ -152,8 +152,8 @@ def check_names(repository: str, revision: str | None, tag: str | None, pull_req
         raise ValueError(f"{repository!r} is not a valid name on the Hub: give USER/NAME.")
     if revision is not None and re.fullmatch("[0-9a-f]{40}", revision):
         raise ValueError(f"{revision} is a commit, which cannot be changed: give the name of a branch.")
-    for name in filter(None, (revision, tag)):
-        if not re.fullmatch(r"\w[\w./+@,=-]*", name) or ".." in name or "@{" in name:
+    for name in (revision, tag):
+        if name is not None and (not re.fullmatch(r"\w[\w./+@,=-]*", name) or ".." in name or "@{" in name):
             raise ValueError(f"{name!r} is not a valid name of a branch or tag: use letters, digits and any of _ - . /")
     if pull_request and revision is not None:
         raise ValueError("A pull request is for the main branch: give no other one.")

@@ -67,6 +67,7 @@ from .run.recipe import (
     recipe_with,
 )
 from .training.run import usable_arguments
+from .training.run_data import check_batches
 from .translation import translate_lines
 from .translation.lines import one_line
 from .translation.synthetic import name_of
@@ -202,9 +203,18 @@ def improve(
     plan, settings = load_recipe_with(recipe, overrides, improve=ImproveSettings)
     _check(plan, settings)
     source, target = plan.data.source_language, plan.data.target_language
-    for fields in ({}, settings.teacher, settings.student):  # fail now if they are wrong
-        tried, _ = load_recipe_with(recipe, {**(overrides or {}), **as_typed(dotted(fields))}, improve=ImproveSettings)
-        usable_arguments(RunFolder(output / "first"), tried, device)
+    more_text = settings.diversify or settings.target_text is not None
+    last_seed = _seed_of_teacher(plan, settings, settings.teachers - 1)
+    # Fail now if they are wrong; the last two learn from a list of corpora.
+    for fields, learns_more in (
+        ({}, False),
+        ({**dotted(settings.teacher), "training.seed": last_seed}, more_text),
+        (dotted(settings.student), True),
+    ):
+        tried, _ = load_recipe_with(recipe, {**(overrides or {}), **as_typed(fields)}, improve=ImproveSettings)
+        arguments = usable_arguments(RunFolder(output / "first"), tried, device)
+        if learns_more:
+            check_batches(tried.data, arguments.max_tokens)
     if settings.quantization is not None:  # `tried` is the student's
         from .export.ctranslate2 import check_exportable
 
@@ -472,8 +482,7 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
         learned = [*({**each, "weight": settings.pairs_weight} for each in genuine), *back]
     for number, name in enumerate(teachers := teachers_of(settings)):
         if name != "first":
-            own = {"training.seed": plan.training.get("seed", 42), **dotted(settings.teacher)}
-            own["training.seed"] += number  # so that the teachers differ
+            own = {**dotted(settings.teacher), "training.seed": _seed_of_teacher(plan, settings, number)}
             yield make.training(name, {"data.train": learned, **own})
     distilled = []
     # Folders of their own: both texts may have the same name.
@@ -487,6 +496,11 @@ def stages_of(output: Path, plan: Recipe, settings: ImproveSettings) -> Iterator
     if settings.quantization is not None:
         words = ["export", str(output / "student"), "--output", str(output / "export")]
         yield Stage("export", [*words, "--quantization", settings.quantization], output / "export" / "model.bin")
+
+
+def _seed_of_teacher(plan: Recipe, settings: ImproveSettings, number: int) -> int:
+    """The random seed of a teacher, by which the teachers differ."""
+    return {"training.seed": plan.training.get("seed", 42), **dotted(settings.teacher)}["training.seed"] + number
 
 
 def teachers_of(settings: ImproveSettings) -> list[str]:

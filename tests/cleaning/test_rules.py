@@ -58,6 +58,7 @@ def test_broken_text_is_mended_or_dropped():
         "http://a.org/?x=1&region=us&notify=1 &lt;more&gt;": "http://a.org/?x=1&region=us&notify=1 <more>",
         "Max &amp; Moritz &quot;hier&quot;": 'Max & Moritz "hier"',
         "http://a.org/?x=1&region;2 &amplifier; &#8364;": "http://a.org/?x=1&region;2 &amplifier; €",
+        f"a &#{'1' * 5000}; &amp;": f"a &#{'1' * 5000}; &",
         " a\r\nb\u2028c\td ": "a b c d",
         "a\u200b\ufeff\x07b": "ab",
         "„Straße“ – 日本語 🎉 naïve Ã": "„Straße“ – 日本語 🎉 naïve Ã",

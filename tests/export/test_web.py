@@ -5,6 +5,7 @@ import json
 import random
 import re
 import shutil
+import stat
 import subprocess
 import tarfile
 from contextlib import contextmanager
@@ -24,7 +25,9 @@ from transformers import BertTokenizerFast
 from vanilla_transformer import OnnxTranslator, TokenizerSettings, learn_tokenizer, phrasebook
 from vanilla_transformer.attention.pieces import piece_labels
 from vanilla_transformer.attention.weights import attentions
+from vanilla_transformer.commands.models import _introduction
 from vanilla_transformer.export import web
+from vanilla_transformer.export.web import folder as writing
 from vanilla_transformer.export.web import to_web
 from vanilla_transformer.export.web.runtime import RUNTIME_FILES, runtime_files
 
@@ -143,6 +146,24 @@ def test_folder_is_complete_and_offline_and_translates(exported, texts, tokenize
     expected = rounded(small_model()).generate(**tokenizer(texts, return_tensors="pt", padding=True), num_beams=1)
     expected = tokenizer.batch_decode(expected, skip_special_tokens=True)
     assert OnnxTranslator(folder / "model", threads=1).translate(texts) == expected
+
+
+def test_read_only_package_leaves_a_folder_that_can_be_changed(tokenizer, package, tmp_path, monkeypatch):
+    installed = tmp_path / "package"
+    shutil.copytree(PAGE, installed / "page")
+    (installed / "page").chmod(0o555)
+    monkeypatch.setattr(writing, "files", lambda package: installed)
+    to_web(small_model(), tokenizer, tmp_path / "page", runtime=package)
+    assert (tmp_path / "page").stat().st_mode & stat.S_IWUSR
+
+
+def test_languages_are_named_if_there_is_one_of_each(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    several = "[{corpus: [a.en, a.de]}, {corpus: [b.fr, b.de], source_language: fr}]"
+    for train, expected in (("[a.en, a.de]", ("en", "de")), (several, None)):
+        data = f"source_language: en, target_language: de, validation: [c.en, c.de], train: {train}"
+        recipe.write_text(f"data: {{{data}}}")
+        assert _introduction(recipe)["languages"] == expected
 
 
 def test_invalid_arguments_or_missing_npm_raise(tokenizer, package, tmp_path, monkeypatch):

@@ -348,6 +348,7 @@ class TestPublish:
             ("publish", run, "small"): (2, "give USER/NAME"),
             ("publish", run, "../small", "--dry-run"): (1, "is not a valid name on the Hub"),
             ("publish", run, NAME, "--tag", "v 1", "--dry-run"): (1, "'v 1' is not a valid name of a branch or tag"),
+            ("publish", run, NAME, "--tag", "", "--dry-run"): (1, "'' is not a valid name of a branch or tag"),
             ("publish", run, "a b/small", "--dry-run"): (1, "is not a valid name on the Hub"),
             ("publish", run, NAME, "--tag", "v1", "--pull-request"): (2, "not both"),
             ("publish", run, NAME, "--revision", "dev", "--pull-request"): (2, "not both"),
@@ -383,13 +384,26 @@ class TestUse:
 
     @pytest.mark.slow
     def test_commands_accept_a_repository_and_a_revision(self, use, run):
-        names = (run, f"{NAME}@v1", f"{NAME}@v2", "nobody/model")
-        local, tagged, *missing = commands(use, *(("translate", "--model", name, "I am here.") for name in names))
+        names = (run, f"{NAME}@v1", f"./{NAME}", f"{NAME}@v2", "nobody/model")
+        found = commands(use, *(("translate", "--model", name, "I am here.") for name in names))
+        local, tagged, (status, _, errors), *missing = found
+        assert (status, f"There is no model in ./{NAME}" in errors) == (1, True)  # it can only be a folder
         assert tagged[:2] == local[:2]
         assert tagged[1].strip()
         for status, _, errors in missing:
             assert status == 1
             assert "no such model on the Hub" in errors
+
+    def test_new_calibration_stays_in_its_revision(self, published, hub, hub_python, corpus):  # noqa: F811
+        """Files in the cache are links to contents that revisions share."""
+        hub.seed("model", NAME, {**files_of(published[0]), "confidence.json": b"{}"})
+        text = ("--sources", corpus / "validation.en", "--references", corpus / "validation.de", "--num-beams", "1")
+        [(status, _, errors)] = commands(hub_python, ("calibrate", NAME, *text, "--threshold", "median"))
+        assert status == 0, errors
+        cached = hub.home / "hub" / f"models--{NAME.replace('/', '--')}"
+        [calibrated] = cached.glob("snapshots/*/confidence.json")
+        assert json.loads(calibrated.read_text())["record"]["num_beams"] == 1
+        assert b"{}" in [path.read_bytes() for path in cached.glob("blobs/*")]
 
     def test_repository_code_is_never_run_unasked(self, published, hub, hub_python, tmp_path):
         trap = f"open({str(tmp_path / 'sprung')!r}, 'w')\n".encode()

@@ -332,6 +332,18 @@ def test_beam_search_equals_generation_mixins(tiny_model, sources):
     assert torch.equal(model.generate(**sources, **options), theirs)
 
 
+def test_scores_do_not_depend_on_torchs_default_type(tiny_model, sources):
+    options = {"num_beams": 3, "max_new_tokens": 8, "return_dict_in_generate": True, "output_scores": True}
+    model = tiny_model()
+    expected = model.generate(**sources, **options).sequences_scores
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        found = model.generate(**sources, **options).sequences_scores
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(found, expected, atol=0, rtol=0, check_dtype=False)
+
+
 def test_lowest_bayes_risk_comes_first_by_chrf_of_tokens():
     """sacreBLEU computes the same with a character for each token."""
     chrf, draw = CHRF(char_order=2, beta=2), random.Random(1)

@@ -15,7 +15,7 @@ from threading import Event
 import httpx
 import pytest
 
-from vanilla_transformer.serving.connections import Bounds, SparingFilter, listen
+from vanilla_transformer.serving.connections import Bounds, SparingFilter, check_address, listen
 
 from ..warm_python import PACKAGE
 from .conftest import connected, serving
@@ -169,6 +169,10 @@ def test_malformed_requests_are_rejected_with_a_reason(server):
                 answer = rest_of(connection)
             assert answer.startswith(b"HTTP/1.1 %d " % status), name
             assert json.loads(answer.partition(end)[2])["error"], name
+        with connected(url) as connection:
+            connection.sendall(b"HEAD" + GET[3:] + b"Transfer-Encoding: chunked" + end + b"z" + end)
+            head, _, body = rest_of(connection).partition(end)
+        assert (head[:13], body) == (b"HTTP/1.1 400 ", b"")
         for _ in range(300):  # the log mentions only five
             with connected(url) as connection:
                 connection.sendall(b"\0garbage" + end)
@@ -243,6 +247,18 @@ def test_taken_port_is_reported(server):
     said = f"Cannot listen at 127.0.0.1, port {port} (Address already in use): choose another --port or --host."
     with pytest.raises(OSError, match=re.escape(said)):
         listen(None, "127.0.0.1", port, BOUNDS)
+
+
+def test_addresses_of_missing_kinds_are_left_out(monkeypatch):
+    """As asyncio does: localhost may have an address of IPv6 where there is no IPv6."""
+    kind, missing = socket.SOCK_STREAM, (socket.AF_X25, socket.SOCK_STREAM, 0, "", ("::1", 0, 0, 0))
+    there = (socket.AF_INET, kind, 0, "", ("127.0.0.1", 0))
+    found = [missing, there, missing]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **more: found)
+    check_address("localhost", 0)
+    found = [missing]
+    with pytest.raises(OSError, match=r"Cannot listen at localhost \(Address family not supported"):
+        check_address("localhost", 0)
 
 
 def test_repeated_log_messages_are_counted():

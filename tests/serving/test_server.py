@@ -244,6 +244,11 @@ def test_server_describes_itself(server, sources):
         assert {"/", "/health", "/translate"} == set(described["paths"])
         body = described["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert body["required"] == ["texts"]
+        for place in re.findall(r'"\$ref": ?"#/(.*?)"', json.dumps(described)):
+            found = described
+            for name in place.split("/"):
+                found = found[name.replace("~1", "/").replace("~0", "~")]
+            assert found["properties"], place
 
 
 def test_excess_requests_are_told_to_retry_later(server, expected, sources):
@@ -490,6 +495,7 @@ def test_failed_start_is_explained(tmp_path):
     for options, said in (
         ("--max-texts 0", "--max-texts must be at least 1"),
         ("--max-seconds 0", "must be above 0"),
+        ("--batch-milliseconds 1e13", "must be above 0 and finite, --batch-milliseconds from 0 to 60,000"),
         ("--precision auto --quantize int8", "has a precision of its own"),
         ("--precision bfloat16 --backend ctranslate2", "--precision is for --backend torch"),
     ):

@@ -203,6 +203,16 @@ def test_invalid_plan_is_rejected_before_training(tmp_path, capsys):
         (["--initial_model", "somewhere"], "initial_model: improve trains all models from random weights"),
         (["--improve.clean", "{source_language: fr}"], "improve.clean.source_language is unknown"),
         (["--improve.teacher", "{training: {max_tokens: 0}}"], "max_tokens"),
+        (["--improve.student", "{training: {max_tokens: 200}}"], "has training.max_tokens = 200: raise this, or lower"),
+        (
+            ["--improve.diversify", "true", "--improve.teacher", "{training: {max_tokens: 200}}"],
+            "has training.max_tokens = 200: raise this, or lower",
+        ),
+        (["--training.seed", "4294967295"], "training.seed"),
+        (
+            ["--improve.student", "{model: {position_embedding_type: learned, max_position_embeddings: 99}}"],
+            "data.max_source_length lets 256 tokens through, and the model has 99 learned positions",
+        ),
         (["--improve.teecher", "2"], "improve.teecher is unknown"),
         (["--improve.clean", "true"], "improve.clean must be dict or null, not True"),
         (["--improve.clean", "{max_length: 3}"], "improve.clean.max_length is unknown; did you mean"),

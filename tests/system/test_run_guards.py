@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,9 @@ def test_killed_run_without_good_checkpoints_restarts(recipe, run, copy):
     (copy / "not_finite.jsonl").write_text("{}\n")
     for checkpoint in (copy / "checkpoints").iterdir():
         shutil.rmtree(checkpoint)
+    for name in ("config.json", "modeling_vanilla_transformer.py", "runs/a/events.out"):  # for pushes; of TensorBoard
+        (checkpoint.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkpoint.parent / name).write_text("{}")
     checkpoint.mkdir()
     (checkpoint / "model.safetensors").write_bytes(b"its beginn")
     (checkpoint / ".tmpuF9UX4").write_bytes(b"its beginn")  # where safetensors writes it first
@@ -238,6 +242,21 @@ def test_damaged_vocabulary_or_record_prevents_resume(recipe, copy):
             train(recipe(), copy, resume=True)
         assert contents(copy) == before, name
         (copy / name).write_bytes(content)
+
+
+def test_run_keeps_the_vocabulary_of_its_checkpoints(recipe, run, copy, tmp_path):
+    """Also if it is lost, and the initial model has another one by now."""
+    first = shutil.copytree(run, tmp_path / "first")
+    begun = train(replace(recipe(), initial_model=str(first)), tmp_path / "second")
+    vocabulary = json.loads((first / "tokenizer.json").read_text())
+    ids = vocabulary["model"]["vocab"]
+    one, other = list(ids)[-2:]
+    ids[one], ids[other] = ids[other], ids[one]
+    (first / "tokenizer.json").write_text(json.dumps(vocabulary))
+    shutil.rmtree(begun.tokenizer)
+    begun.scores.unlink()
+    with pytest.raises(ValueError, match="is not the vocabulary that the run was begun with: restore it"):
+        train(replace(recipe(), initial_model=str(first)), begun.path, resume=True)
 
 
 def test_records_of_another_run_are_not_trusted(recipe, copy):

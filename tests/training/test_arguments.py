@@ -127,6 +127,7 @@ def test_invalid_arguments_are_rejected(make):
         ({"early_stopping_patience": 1, "eval_strategy": "no"}, "early_stopping_patience needs validation"),
         ({"metric_for_best_model": "sacrebleu"}, "'sacrebleu' is not measured .*: choose from bleu, chrf, loss, perp"),
         ({"floors": {"old": 101}}, "floors must be BLEU from 0 to 100, by name of the test set; old has 101"),
+        ({"floors": {"old": 1}, "eval_strategy": "no"}, "floors need validation"),
         ({"floors": {"old": 1}}, "set average_last to 0"),
         ({"floors": {"old": 1}, "metric_for_best_model": "loss"}, "leave metric_for_best_model"),
         ({"lora_rank": -1}, "lora_rank must be at least 0, and 0 with fsdp and deepspeed, not -1"),

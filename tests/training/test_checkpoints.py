@@ -172,6 +172,10 @@ def test_training_goes_back_only_for_a_needed_checkpoint(run, caplog):
         caplog.clear()
 
 
+def test_endless_run_is_recovered_at_once(run):
+    recover(run(10, 20), arguments(9, average_last=3, max_steps=10**15))
+
+
 def test_recover_raises_and_moves_nothing_if_all_damaged(run):
     folder = run(10, 20)
     for step in (10, 20):

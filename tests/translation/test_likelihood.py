@@ -245,6 +245,8 @@ def test_calibration_round_trips_only_beside_its_weights(tmp_path):
         json.dumps({**good, "seed": 2**70}),
         json.dumps({**good, "weights": {"dropout_deviation": 1.0}}),
         json.dumps({**good, "more": 1}),
+        json.dumps({**good, "threshold": 10**400}),
+        "[" * 100_000,
     ):
         path.write_text(damage, encoding="utf-8")
         with pytest.raises(ValueError, match=r"is not a calibration .*Calibrate again: vanilla-transformer calibrate"):

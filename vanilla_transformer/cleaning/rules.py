@@ -94,6 +94,8 @@ def mend(text: str) -> str:
 
 
 def _unescaped(entity: re.Match) -> str:
+    if len(entity[0]) > 100:  # no character; Python reads no number of more than 4,300 digits
+        return entity[0]
     known = entity[0][1] == "#" or entity[0][1:] in html5  # of `&amplifier;` unescape would read the first four letters
     return html.unescape(entity[0]) if known else entity[0]
 

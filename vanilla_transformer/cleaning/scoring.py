@@ -69,7 +69,7 @@ class Scoring:
         from ..run.loading import find_model
 
         models = {
-            name: {"path": str(path), "sha256": sha256_of_model(find_model(path))}
+            name: {"path": str(Path(path)), "sha256": sha256_of_model(find_model(path))}
             for name, path in (("forward", self.forward), ("backward", self.backward))
         }
         # Records have called this "least" from the beginning.

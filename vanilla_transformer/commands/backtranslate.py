@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def backtranslate(
     *,
-    model: list[Path],
+    model: list[str],
     input: Path,
     output: Path,
     forward: bool = False,
@@ -90,7 +90,7 @@ def backtranslate(
     languages = asked.source, asked.target
     use_memory_well()
     engine, tokenizer = load_engine(model, "torch", device, int8=quantize is not None, precision=precision)
-    models = [{"path": str(path), "sha256": sha256_of_model(find_model(path))} for path in model]
+    models = [{"path": str(Path(path)), "sha256": sha256_of_model(find_model(path))} for path in model]
     made_by = {"models": models, "quantize": quantize, "device": engine.device.type}
     if precision != "float32":  # folders begun before there was this option do not name it
         made_by["precision"] = precision
@@ -113,7 +113,7 @@ def backtranslate(
     print(f"{report}\nFor a recipe: data.train = [{', '.join(str(output.resolve() / name) for name in report.files)}]")
 
 
-def _languages(models: list[Path], source: str | None, target: str | None) -> "Languages":
+def _languages(models: list[str], source: str | None, target: str | None) -> "Languages":
     """The languages that the models translate from and into, by their recipes or the options."""
     from ..data.languages import is_language_code
     from .test_sets import Languages, model_languages

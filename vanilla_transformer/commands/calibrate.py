@@ -20,7 +20,7 @@ _COVERAGES = (1.0, 0.9, 0.8, 0.6, 0.4, 0.2)
 
 
 def calibrate(
-    model: Path,
+    model: str,
     *,
     references: list[Path] | None = None,
     sources: Path | None = None,
@@ -63,6 +63,7 @@ def calibrate(
     from tqdm import tqdm
 
     from ..files import write_json
+    from ..hub import is_of_the_hub
     from ..model.confidence_vanilla_transformer import CONFIDENCE, sha256_of_weights
     from ..plots import plot_confidence
     from ..plots.figures import check_picture
@@ -97,6 +98,8 @@ def calibrate(
         plot_confidence(
             measured.confidences, measured.good, picture, good_means=f"chrF of {found.threshold:.4g} or more"
         )
+    if is_of_the_hub(model) and (folder / CONFIDENCE).is_symlink():  # in the cache, to a file of every revision
+        (folder / CONFIDENCE).unlink()
     write_json(folder / CONFIDENCE, found.to_json())
     print(json_format.dumps(found.to_json(), indent=2) if json else _table(found, measured))
     logger.info("Saved %s.", folder / CONFIDENCE)

@@ -11,7 +11,7 @@ def clean(
     output: Path,
     source_language: str,
     target_language: str,
-    score_models: list[Path] | None = None,
+    score_models: list[str] | None = None,
     keep_best: float | None = None,
     min_score: float | None = None,
     skip: list[str] | None = None,
@@ -98,7 +98,7 @@ def _corpus(words: list[str]):
     return words[0] if len(words) == 1 else words
 
 
-def _scoring(models: list[Path] | None, keep_best, min_score, device: str, languages: tuple[str, str]):
+def _scoring(models: list[str] | None, keep_best, min_score, device: str, languages: tuple[str, str]):
     """The scoring that the options ask for. Models with recipes must translate in the two directions."""
     from ..cleaning import Scoring
     from ..run.loading import chosen_device

@@ -79,7 +79,7 @@ def compare(
     languages = Languages(source_language, target_language)
     asked_for = {}  # which language to ask each model for, if it has several
     for model in models:
-        languages = model_languages(Path(model), replace(languages, to=None))
+        languages = model_languages(model, replace(languages, to=None))
         asked_for[model] = languages.to
     scored_set = read_set(test_set, references, sources, languages)
     chosen = scored_set.metrics(metrics or ["sacrebleu", "chrf", "ter"])
@@ -116,7 +116,7 @@ def compare(
     found = _Differences(
         scores=scores,
         comparisons=compare_systems(translations, lists, chosen, **scoring),
-        domains={model: rows for model, own in sets.items() if domain and (rows := domains_of(Path(model), own))},
+        domains={model: rows for model, own in sets.items() if domain and (rows := domains_of(model, own))},
         groups=groups,
         examples=differences if examples else {},
         metric=chosen[0],

@@ -28,7 +28,7 @@ P_VALUES = ["p (randomisation)", "one-sided p (bootstrap)"]
 def evaluate(
     *,
     hypotheses: list[Path] | None = None,
-    model: list[Path] | None = None,
+    model: list[str] | None = None,
     references: list[Path] | None = None,
     sources: Path | None = None,
     test_set: str | None = None,

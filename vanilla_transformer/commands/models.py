@@ -92,7 +92,7 @@ def convert(model: str, *, output: Path) -> None:
 
 
 def export(
-    model: Path, *, output: Path, to: str = "ctranslate2", quantization: str | None = None, runtime: Path | None = None
+    model: str, *, output: Path, to: str = "ctranslate2", quantization: str | None = None, runtime: Path | None = None
 ) -> None:
     """Exports a model and its tokenizer, to translate without torch: for CTranslate2, ONNX or a browser.
 
@@ -142,7 +142,6 @@ def _introduction(recipe: Path) -> dict:
         found = load_recipe(recipe)
     except (OSError, ValueError):
         return {}
-    return {
-        "languages": (found.data.source_language, found.data.target_language),
-        "examples": found.evaluation.examples,
-    }
+    sources, targets = found.data.source_languages, found.data.target_languages
+    one_way = (*sources, *targets) if len(sources) == len(targets) == 1 else None
+    return {"languages": one_way, "examples": found.evaluation.examples}

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 def parse(
     sentences: list[str] | None = None,
     *,
-    model: Path,
+    model: str,
     input: Path | None = None,
     output: Path | None = None,
     num_beams: int | None = None,

@@ -2,7 +2,6 @@
 
 import logging
 import math
-from pathlib import Path
 
 from .process import UsageError, check_engine, check_positive, use_memory_well
 
@@ -62,8 +61,8 @@ def serve(
     check_positive(num_beams=num_beams, max_tokens=max_tokens, batch_texts=batch_texts, batch_tokens=batch_tokens)
     check_positive(max_characters=max_characters, max_texts=max_texts, max_body=max_body)
     check_positive(max_waiting=max_waiting, max_terms=max_terms)
-    if not 0 < max_seconds < math.inf or not 0 <= batch_milliseconds < math.inf:
-        raise UsageError("--max-seconds must be above 0, --batch-milliseconds at least 0, and both finite.")
+    if not 0 < max_seconds < math.inf or not 0 <= batch_milliseconds <= 60_000:
+        raise UsageError("--max-seconds must be above 0 and finite, --batch-milliseconds from 0 to 60,000.")
     _check_port(port)
     from ..serving import server
     from ..serving.backend import Batcher, load_backend
@@ -78,7 +77,7 @@ def serve(
     server.serve(Batcher(loaded, batch_texts, batch_tokens, batch_milliseconds / 1000), limits, host, port)
 
 
-def demo(model: Path, *, host: str = "127.0.0.1", port: int | None = None) -> None:
+def demo(model: str, *, host: str = "127.0.0.1", port: int | None = None) -> None:
     """Shows a page on which the model translates, with its scores, options and attention, until Ctrl-C.
 
     Args:

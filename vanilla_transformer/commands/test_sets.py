@@ -196,7 +196,7 @@ def add_system(systems: dict[str, list[str]], name: str, segments: list[str]) ->
     systems[name] = segments
 
 
-def model_languages(model: Path, given: Languages) -> Languages:
+def model_languages(model: str, given: Languages) -> Languages:
     """The languages in the model's recipe, which those given must agree with; without a recipe those given."""
     from ..data.context import context_settings
     from ..data.languages import target_languages
@@ -230,7 +230,7 @@ def model_languages(model: Path, given: Languages) -> Languages:
     return Languages(given.source or data.source_language, data.target_language, context_sentences=context)
 
 
-def translate_set(models: list[Path], scored_set: ScoredSet, **options) -> list[str]:
+def translate_set(models: list[str], scored_set: ScoredSet, **options) -> list[str]:
     """Translations of the sources by a model, or by several together."""
     check_has_sources(scored_set)
     asked = {"to": scored_set.languages.to, "contexts": scored_set.before}
@@ -244,7 +244,7 @@ def check_has_sources(scored_set: ScoredSet) -> None:
 
 
 def scores_in_forms(
-    models: list[Path], scored_set: ScoredSet, forms: Sequence[str], metrics: Sequence[str], resamples: int, **options
+    models: list[str], scored_set: ScoredSet, forms: Sequence[str], metrics: Sequence[str], resamples: int, **options
 ) -> list[FormScore]:
     """Scores of a model, or of several together, on the set as it is and in each form."""
     check_has_sources(scored_set)
@@ -265,7 +265,7 @@ def scores_in_forms(
     )
 
 
-def domains_of(model: Path, scored_set: ScoredSet, device: str = "auto") -> list[Domain]:
+def domains_of(model: str, scored_set: ScoredSet, device: str = "auto") -> list[Domain]:
     """How far the set lies outside what a model has seen; for comparison its own validation set too, if it is here.
 
     A run folder keeps the validation set among its translations. Empty if a text of the set is longer than the model
@@ -297,7 +297,7 @@ def domains_of(model: Path, scored_set: ScoredSet, device: str = "auto") -> list
     return domains
 
 
-def perplexity_of(models: list[Path], scored_set: ScoredSet, device: str = "auto") -> list[Score]:
+def perplexity_of(models: list[str], scored_set: ScoredSet, device: str = "auto") -> list[Score]:
     """How well a model, or several together, predicts the first reference of each source."""
     references = scored_set.references[0].segments
     pairs = list(zip(scored_set.sources.segments, references, strict=True))

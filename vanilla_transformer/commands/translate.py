@@ -34,7 +34,7 @@ _RISK_NEEDS_BEAMS = "--minimum-bayes-risk is for a beam search: no --sample, and
 def translate(
     sentences: list[str] | None = None,
     *,
-    model: list[Path],
+    model: list[str],
     input: Path | None = None,
     output: Path | None = None,
     num_beams: int | None = None,
@@ -192,7 +192,7 @@ def translate(
 
 def score(
     *,
-    model: list[Path],
+    model: list[str],
     sources: Path,
     targets: Path,
     rank: bool = False,
@@ -236,7 +236,7 @@ def score(
             print(*(f"{value:.4f}" for value in values.values()), one_line(target_text), sep="\t")
 
 
-def _contexts_of_ranked(model: Path, sources: list[str]) -> list[tuple[str, ...]]:
+def _contexts_of_ranked(model: str, sources: list[str]) -> list[tuple[str, ...]]:
     """What stands before each source; one on several lines in a row, with several translations, is one sentence."""
     from ..data.context import context_settings, contexts_of
     from ..run.loading import find_model, load_its_tokenizer
@@ -248,7 +248,7 @@ def _contexts_of_ranked(model: Path, sources: list[str]) -> list[tuple[str, ...]
 
 
 def scores_of_pairs(
-    models: list[Path],
+    models: list[str],
     pairs: list[tuple[str, str]],
     device: str,
     title: str | None = None,
@@ -269,7 +269,7 @@ def scores_of_pairs(
 
 
 def translations_of(
-    models: list[Path],
+    models: list[str],
     blocks: Iterable[list[str]],
     backend: str = "torch",
     *,
@@ -330,7 +330,7 @@ def translations_of(
             warnings.sum_up()
 
 
-def _check_ctranslate2(models: list[Path], attention, confidence, markup, workers: int, seed) -> None:
+def _check_ctranslate2(models: list[str], attention, confidence, markup, workers: int, seed) -> None:
     refuse(
         (len(models) > 1, "CTranslate2 has no ensembles: give --backend ctranslate2 one --model."),
         (attention, "CTranslate2 does not say which words were looked at: --attention is for --backend torch."),
@@ -405,7 +405,7 @@ def input_blocks(sentences: list[str] | None, path: Path | None, *, as_they_come
     return lines.as_they_come(read) if as_they_come else in_blocks(read)
 
 
-def _calibration_of(models: list[Path], as_json: bool) -> tuple["Calibration", Callable[[str], list[str]] | None]:
+def _calibration_of(models: list[str], as_json: bool) -> tuple["Calibration", Callable[[str], list[str]] | None]:
     """A model's calibration and, for JSON, a function that finds the words of a line that it has not learned."""
     from ..run.loading import calibration_of, find_model, load_its_tokenizer
 
@@ -415,7 +415,7 @@ def _calibration_of(models: list[Path], as_json: bool) -> tuple["Calibration", C
     return calibration, unknown_words(models, load_its_tokenizer(find_model(models[0])))
 
 
-def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "UnknownWords":
+def unknown_words(models: list[str], tokenizer: "PreTrainedTokenizerBase") -> "UnknownWords":
     """A function that finds words that the models cannot know."""
     from ..data.known_words import UnknownWords
     from ..run.loading import word_counts_of
@@ -423,7 +423,7 @@ def unknown_words(models: list[Path], tokenizer: "PreTrainedTokenizerBase") -> "
     return UnknownWords(tokenizer, word_counts_of(models))
 
 
-def reading_options(models: list[Path], recase: bool, respell: bool, repunctuate: bool) -> dict[str, Any]:
+def reading_options(models: list[str], recase: bool, respell: bool, repunctuate: bool) -> dict[str, Any]:
     """The options of how text is read as those of `translate_lines`. Options that are not set cost nothing."""
     if not recase and not respell and not repunctuate:
         return {}

@@ -29,7 +29,7 @@ UNSUPPORTED = {
     "assistant_early_exit": ("drafts by lower layers", (None,)),
 }
 _WHOLE_NUMBERS = {
-    "num_beams": 1, "num_return_sequences": 1, "max_length": 1, "max_new_tokens": 1, "min_length": 0,
+    "num_beams": 1, "num_return_sequences": 1, "max_length": 2, "max_new_tokens": 1, "min_length": 0,
     "min_new_tokens": 0, "top_k": 0, "no_repeat_ngram_size": 0,
 }  # fmt: skip
 _NUMBERS = ("length_penalty", "temperature", "top_p", "repetition_penalty")
@@ -84,6 +84,10 @@ def check_decoding(fields: Mapping, vocab_size: int | None = None) -> None:
         value = fields.get(name)
         if value is not None and (type(value) not in (int, float) or not abs(value) <= sys.float_info.max):
             raise ValueError(f"{name} must be a number, not {_short(value)}.")
+    for name in ("repetition_penalty", *(["temperature"] if fields.get("do_sample") else [])):
+        value = fields.get(name)
+        if value not in (None, 1) and not (type(value) is float and value > 0):  # transformers takes no other
+            raise ValueError(f"{name} must be above 0, with a decimal point (2.0, not 2), not {_short(value)}.")
     check_length_penalty(fields.get("length_penalty"))
     check_our_fields(**{name: fields[name] for name in OUR_GENERATION_FIELDS if name in fields})
     for name in _TOKENS:

@@ -109,7 +109,7 @@ def load_calibration(folder: str | PathLike[str]) -> Calibration:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         found = Calibration(**{name: value for name, value in content.items() if name != "definition"})
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"{path} is not a calibration ({error}). Calibrate again: {remedy}") from error
     if found.weights_sha256 != sha256_of_weights(folder):
         raise ValueError(f"{path} was made for other weights than those beside it. Calibrate again: {remedy}")

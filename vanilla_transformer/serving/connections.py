@@ -10,6 +10,7 @@ only counts what is left of an incomplete head: one that arrives at once may hav
 asyncio accepts, and logs, that often within one turn of its loop.
 """
 
+import errno
 import json
 import logging
 import math
@@ -68,8 +69,14 @@ def bounds_here(seconds: float) -> Bounds:
 def check_address(host: str, port: int) -> None:
     """Raises OSError, which says why, if no server can listen there; port 0 is any."""
     try:
-        for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            socket.create_server(address[:2], family=family).close()
+        addresses, missing = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), 0
+        for family, _, _, _, address in addresses:
+            try:
+                socket.create_server(address[:2], family=family).close()
+            except OSError as error:
+                missing += error.errno == errno.EAFNOSUPPORT  # asyncio leaves these out, say ::1 where IPv6 is off
+                if error.errno != errno.EAFNOSUPPORT or missing == len(addresses):
+                    raise
     except (OSError, OverflowError) as error:
         why = str(getattr(error, "strerror", None) or error).partition(" (")[0]
         place = f"{host}, port {port}" if port else host
@@ -213,7 +220,9 @@ class BoundedConnection(H11Protocol):
             sizes = [("content-length", str(len(body))), ("connection", "close")]
             headers = [("content-type", "application/json"), *sizes]
             headers += [("retry-after", "1")] if status == 503 else []
-            for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+            is_to_head = self.conn.our_state is h11.SEND_RESPONSE and self.scope["method"] == "HEAD"
+            data = [] if is_to_head else [h11.Data(data=body)]
+            for event in (h11.Response(status_code=status, headers=headers), *data, h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event))
 
     def _close(self) -> None:

@@ -147,7 +147,10 @@ def make_server(batcher: Batcher, limits: Limits) -> FastAPI:
     async def health() -> dict:
         return {"status": "ok", "waiting": taken_on}
 
-    body = {"required": True, "content": {"application/json": {"schema": TranslationRequest.model_json_schema()}}}
+    # FastAPI does not move the definitions to the document's root, where pydantic's references point by default.
+    place = "#/paths/~1translate/post/requestBody/content/application~1json/schema/$defs/{model}"
+    schema = TranslationRequest.model_json_schema(ref_template=place)
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
     refusals = {status: {"model": Refusal} for status in _REFUSALS}
 
     @app.post("/translate", response_model=Translations, responses=refusals, openapi_extra={"requestBody": body})

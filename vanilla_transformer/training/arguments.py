@@ -399,6 +399,8 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                 raise ValueError(f"floors must be BLEU from 0 to 100, by name of the test set; {name} has {lowest!r}.")
         if self.metric_for_best_model not in ("bleu", "eval_bleu", FLOORED_BLEU) or not self.predict_with_generate:
             raise ValueError("floors choose by BLEU: leave metric_for_best_model and predict_with_generate out.")
+        if self.eval_strategy == "no":
+            raise ValueError("floors need validation: leave eval_strategy out, or set it to steps.")
         if self.average_last or self.ema_decay:
             raise ValueError("floors choose a checkpoint: set average_last to 0, and leave ema_decay out.")
         self.metric_for_best_model = FLOORED_BLEU

@@ -208,7 +208,7 @@ def _needed_at_the_end(trained: int, best: str | None, args: VanillaTransformerT
     """
     every = _updates_between(args)
     end = trained if args.early_stopping_patience is not None else max(args.max_steps, trained)
-    saved = sorted({*range(every, end + 1, every), end})
+    saved = sorted({*range(every, end + 1, every)[-args.average_last - 1 :], end})
     averaged = saved[-args.average_last :] if args.average_last else []
     return {f"checkpoint-{step}" for step in averaged} | {best}
 

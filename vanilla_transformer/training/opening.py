@@ -64,11 +64,7 @@ def open_folder(
             _check_same_recipe(load_recipe(begun), recipe, begun)
         if folder.tokenizer.exists():  # if it is gone, the same one is learned again
             check_digests(folder.tokenizer)
-            copy, own = _newest_copy(checkpoints, "tokenizer.json"), folder.tokenizer / "tokenizer.json"
-            if copy is not None and (not own.is_file() or own.read_bytes() != copy.read_bytes()):
-                raise ValueError(
-                    f"{own} is not the vocabulary that the run was begun with: restore it, {copy} is a copy."
-                )
+            check_vocabulary(folder)
         before, now = folder.began().get("processes", 1), arguments.world_size
         if before != now:
             raise ValueError(
@@ -85,6 +81,13 @@ def open_folder(
         _clear_failed_start(folder)
         write_json(folder.environment, _environment(arguments, command))
     write_text(folder.recipe, recipe.to_yaml())
+
+
+def check_vocabulary(folder: RunFolder) -> None:
+    """Raises ValueError if the run has another vocabulary than its checkpoints."""
+    copy, own = _newest_copy(folder.good_checkpoints(), "tokenizer.json"), folder.tokenizer / "tokenizer.json"
+    if copy is not None and (not own.is_file() or own.read_bytes() != copy.read_bytes()):
+        raise ValueError(f"{own} is not the vocabulary that the run was begun with: restore it, {copy} is a copy.")
 
 
 def _newest_copy(checkpoints: list[Path], name: str) -> Path | None:
@@ -155,7 +158,10 @@ def _not_of_a_start(folder: RunFolder) -> list[Path]:
         listed = (read_digests(tokenizer) or {}).get("files", ("tokenizer.json", "tokenizer_config.json"))
         strangers += [p for p in tokenizer.iterdir() if p.name not in (DIGESTS, *listed) or not p.is_file()]
     if checkpoints.exists():
-        of_runs = re.compile(r"checkpoint-\d+(\.(damaged|kept|later)(-\d+)?)?")
+        # `config.json` and the code are for pushes; `runs` is TensorBoard's.
+        of_runs = re.compile(
+            r"checkpoint-\d+(\.(damaged|kept|later)(-\d+)?)?|config\.json|\w+_vanilla_transformer\.py|runs"
+        )
         strangers += [
             path
             for path in checkpoints.iterdir()

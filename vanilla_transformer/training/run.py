@@ -31,7 +31,7 @@ from .checkpoints import check_state, trainer_state
 from .description import describe_choice, describe_needs, describe_updates
 from .initial_model import GROWN_FROM, take_weights
 from .low_rank import add_adapters
-from .opening import open_folder
+from .opening import check_vocabulary, open_folder
 from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest, is_over, write_log
 from .run_data import RunData
@@ -101,6 +101,7 @@ def train(
             stack.enter_context(alone_in(folder.path))
             open_folder(folder, recipe, data, resume, arguments, command)
             data.make_tokenizer(folder, show_progress)
+            check_vocabulary(folder)  # if it was gone, the initial model may have another one by now
 
         first_alone(arguments, begin)
         set_seed(arguments.seed)
@@ -143,6 +144,14 @@ def usable_arguments(folder: RunFolder, recipe: Recipe, device: str = "auto") ->
         raise ValueError("training.save_only_model: no run could be resumed from such checkpoints: leave it out.")
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise ValueError("training.push_to_hub needs training.hub_model_id.")
+    config = VanillaTransformerConfig(**recipe.model)
+    for name in ("max_source_length", "max_target_length") if config.position_embedding_type == "learned" else ():
+        longest, places = getattr(recipe.data, name), config.max_position_embeddings
+        if longest > places:
+            raise ValueError(
+                f"data.{name} lets {longest} tokens through, and the model has {places} learned positions: raise "
+                "model.max_position_embeddings, or lower it."
+            )
     try_decoding(recipe)
     for metric in recipe.evaluation.metrics:
         for language in dict.fromkeys(target for _, _, target in recipe.data.measured.values()):
@@ -205,12 +214,6 @@ def _check_positions(
 ) -> None:
     """Raises ValueError if a text would have more tokens than there are learned positions: it may come only late."""
     remedy = "raise model.max_position_embeddings, or"
-    for name in ("max_source_length", "max_target_length"):
-        if (longest := getattr(recipe.data, name)) > places:
-            raise ValueError(
-                f"data.{name} lets {longest} tokens through, and the model has {places} learned positions: {remedy} "
-                "lower it."
-            )
     # Test sets are only translated, and cut for that.
     for name in ("validation", *(recipe.training.get("floors") or ())):
         for number, sides in enumerate(zip(measured[name]["input_ids"], measured[name]["labels"], strict=True), 1):

@@ -22,12 +22,24 @@ from ..data.tokenizer import as_read_by, load_tokenizer
 from ..files import write_json, written_beside
 from ..run.digests import check_digests, write_digests
 from ..run.folder import RunFolder, typed_to_resume
-from ..run.recipe import Recipe, is_validation
+from ..run.recipe import DataSettings, Recipe, is_validation
 from .arguments import VanillaTransformerTrainingArguments
 from .initial_model import save_its_tokenizer
 
 
 logger = logging.getLogger(__name__)
+
+
+def check_batches(data: DataSettings, max_tokens: int) -> None:
+    """Raises ValueError if the length limits let pairs through that no batch has room for.
+
+    In a stream such a pair may come only after days.
+    """
+    if (longest := max(data.max_source_length, data.max_target_length)) > max_tokens:
+        raise ValueError(
+            f"data.max_source_length and data.max_target_length let pairs of {longest} tokens through, and a batch "
+            f"has training.max_tokens = {max_tokens}: raise this, or lower those."
+        )
 
 
 @dataclass
@@ -172,13 +184,8 @@ class RunData:
                 exceed `training.max_tokens`.
         """
         data, tokenizer = self.recipe.data, load_tokenizer(folder.tokenizer)
-        longest = max(data.max_source_length, data.max_target_length)
-        # In a stream, a pair that is too long may come only after days.
-        if isinstance(self.train, PairStream) and longest > arguments.max_tokens:
-            raise ValueError(
-                f"data.max_source_length and data.max_target_length let pairs of {longest} tokens through, and a batch "
-                f"has training.max_tokens = {arguments.max_tokens}: raise this, or lower those."
-            )
+        if isinstance(self.train, PairStream):
+            check_batches(data, arguments.max_tokens)
         if isinstance(self.train, Mixture):
             logger.info("train: a pass has %s", self.train)
         train, report = self.train.encoded(

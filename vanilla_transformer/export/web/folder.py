@@ -71,7 +71,8 @@ def to_web(
             (runtime_folder / name).write_bytes(content)
         to_onnx(model, tokenizer, beside / "model", quantization=quantization, attentions=True)
         with as_file(files(__package__) / "page") as page:
-            shutil.copytree(page, beside, dirs_exist_ok=True)
+            for file in page.iterdir():  # copytree would copy the permissions of an installed package, too
+                shutil.copyfile(file, beside / file.name)
         source, target = languages or (None, None)
         settings = {"source_language": source, "target_language": target, "examples": list(examples)}
         write_json(beside / "page.json", settings)

@@ -34,9 +34,13 @@ _BREAKING = {
 _BESIDE = UNSPACED + "\uac00-\ud7a3"
 _NOT_IN_ADDRESS = _BESIDE + "\u3000-\u303f\uff00-\uff65"
 _IN_MAIL = f"(?![{_BESIDE}])"
+_IN_BRACES = "[^{}]"  # and braces in braces: plurals in branches of a select, with arguments in theirs
+for _ in range(6):
+    _IN_BRACES = rf"[^{{}}]|\{{(?:{_IN_BRACES})*\}}"
+_ICU = rf"\{{\w+,\s*(?:plural|select|selectordinal)\b(?:{_IN_BRACES})*\}}"
 PLACEHOLDER = re.compile(
     r"\{\{[^{}]*\}\}"  # {{ name }}
-    r"|\{\w+,\s*(?:plural|select|selectordinal)\b(?:[^{}]|\{[^{}]*\})*\}"  # of ICU, as a whole
+    rf"|{_ICU}"  # as a whole
     r"|[$#%]?\{\w*(?:\.\w+|\[\w+\])*(?:![rsa])?(?::[^{}\s]*)?\}"  # {0} {name} {x.y!r:>9} ${x} #{x} %{x}
     r"|%%|(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*(?:[1-9]\d*|\*)?(?:\.\d+)?(?:hh|h|ll|l|z)?[diouxXeEfFgGcrsa@]"
     rf"(?![^\W_{_BESIDE}])"
@@ -149,7 +153,11 @@ def _stands_alone(name: str, rest: str, kind: str) -> bool:
 def _tokens(line: str, kind: str) -> Iterator[tuple[str, re.Match | None]]:
     """Texts, and tags and other markup with their matches."""
     at = start = 0
+    messages = [match.span() for match in re.finditer(_ICU, line)]  # tags in their branches are part of them
     while (at := line.find("<", at)) >= 0:
+        if around := [end for begin, end in messages if start <= begin < at < end]:
+            at = around[0]
+            continue
         match = _TAG.match(line, at) or _OTHER.match(line, at)
         if match is None:
             if kind == "html" and not re.match(r"<[A-Za-z/!?]", line[at : at + 2]):
@@ -173,13 +181,18 @@ def _tokens(line: str, kind: str) -> Iterator[tuple[str, re.Match | None]]:
 def _in_text(raw: str, kind: str, keep_numbers: bool) -> Iterator[str | Node]:
     """The texts and placeholders of a line's text."""
     pattern = PLACEHOLDER.pattern + (_NUMBER if keep_numbers else "") + (_UNKNOWN_ENTITY if kind == "xml" else "")
-    decoded = (lambda text: text) if kind == "placeholders" else unescape
+    decoded = (lambda text: text) if kind == "placeholders" else _unescaped
     at = 0
     for match in re.finditer(pattern, raw):
         yield decoded(raw[at : match.start()])
         yield Node(match[0], is_point=True, is_placeholder=True)
         at = match.end()
     yield decoded(raw[at:])
+
+
+def _unescaped(text: str) -> str:
+    """The text with its entities decoded. Python reads no number of more than 4,300 digits."""
+    return unescape(re.sub(r"&#\d{100,};?", "\ufffd", text))
 
 
 def _check_xml(line: str) -> None:
@@ -200,13 +213,14 @@ def _settle(atoms: Sequence[str | Node | tuple[Node]]) -> str:
         atoms: In order: texts, points, elements where they begin, and `(element,)` where they end.
     """
     text, last = "", ""
+    nodes: list[Node] = []
     between: list[Node | tuple[Node]] = []  # atoms since the last text
     point = None  # the last one, if no text has come since
     for atom in filter(None, atoms):
         if isinstance(atom, str):
             if point is not None:
                 point.right = atom[0]
-            text = _joined(text, between, atom)
+            text = _joined(text, nodes, between, atom)
             last, between, point = atom[-1], [], None
             continue
         between.append(atom)
@@ -214,6 +228,7 @@ def _settle(atoms: Sequence[str | Node | tuple[Node]]) -> str:
             atom[0].end = len(text)
             continue
         atom.start = atom.end = len(text)
+        nodes.append(atom)
         if atom.is_point:
             if point is not None:
                 point.right = POINT
@@ -221,15 +236,18 @@ def _settle(atoms: Sequence[str | Node | tuple[Node]]) -> str:
     return text
 
 
-def _joined(text: str, between: Sequence[Node | tuple[Node]], more: str) -> str:
-    """Text and more of it, with one blank between words that the markup between them held apart."""
+def _joined(text: str, nodes: Sequence[Node], between: Sequence[Node | tuple[Node]], more: str) -> str:
+    """Text and more of it, with one blank between words that the markup between them held apart.
+
+    Blanks before punctuation are removed; the nodes so far, whose place may be among them, get their places anew.
+    """
     points = [isinstance(each, Node) and each.is_point for each in between]
     if any(points) and (not text or text[-1].isspace()):
         more = more.lstrip()
         if all(points) and more and more[0] in CLOSING:
             text = text.rstrip()
-            for point in between:
-                point.start = point.end = len(text)
+            for node in nodes:
+                node.start, node.end = min(node.start, len(text)), min(node.end, len(text))
     elif text and between and more[0] > " " and not text[-1].isspace():
         tags = [each[0] if isinstance(each, tuple) else each for each in between]
         names = [re.match(r"</?(\w*)", node.before) for node in tags]
@@ -247,10 +265,10 @@ def as_text(line: str, kind: str, keep_numbers: bool = False) -> MarkedLine:
     atoms = list(_in_text(line, kind, keep_numbers))
     root = Node("", children=[atom for atom in atoms if isinstance(atom, Node)])
     if kind != "placeholders":
-        line = encoded(unescape(line), kind)
+        line = encoded(_unescaped(line), kind)
         for node in root.children:
             if not _is_text(node.before, kind):
-                node.before = encoded(unescape(node.before), kind)
+                node.before = encoded(_unescaped(node.before), kind)
     text = _settle(atoms)
     root.end = len(text)
     return MarkedLine(line, text, root, kind)

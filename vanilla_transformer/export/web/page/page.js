@@ -20,10 +20,13 @@ function say(text, isWrong = false) {
   element("status").classList.toggle("wrong", isWrong);
 }
 
+/** The tag of a language as HTML has it: pt-BR for pt_BR. */
+const tagOf = (code) => code.replaceAll("_", "-");
+
 /** The name of a language in English: German for de. */
 function nameOf(code) {
   try {
-    return new Intl.DisplayNames(["en"], { type: "language" }).of(code.replace("_", "-"));
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(tagOf(code));
   } catch {
     return code; // which nobody standardised
   }
@@ -34,11 +37,11 @@ function introduce({ source_language: source, target_language: target, examples 
     document.title = element("title").textContent = `${nameOf(source)} to ${nameOf(target)}`;
     element("from").textContent = ` in ${nameOf(source)}`;
     element("into").textContent = ` into ${nameOf(target)}`;
-    [element("text").lang, element("translation").lang] = [source, target];
+    [element("text").lang, element("translation").lang] = [tagOf(source), tagOf(target)];
   }
   for (const example of examples) {
     const button = document.createElement("button");
-    [button.type, button.textContent, button.lang] = ["button", example, source ?? ""];
+    [button.type, button.textContent, button.lang] = ["button", example, tagOf(source ?? "")];
     button.addEventListener("click", () => {
       element("text").value = example;
       translate();
