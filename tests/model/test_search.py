@@ -333,7 +333,7 @@ def test_beam_search_equals_generation_mixins(tiny_model, sources):
 
 
 def test_scores_do_not_depend_on_torchs_default_type(tiny_model, sources):
-    options = {"num_beams": 3, "max_new_tokens": 8, "return_dict_in_generate": True, "output_scores": True}
+    options = {"num_beams": 3, "max_new_tokens": 8, "return_dict_in_generate": True}
     model = tiny_model()
     expected = model.generate(**sources, **options).sequences_scores
     torch.set_default_dtype(torch.bfloat16)

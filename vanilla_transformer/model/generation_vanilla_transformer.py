@@ -36,6 +36,7 @@ from .search_vanilla_transformer import (
     exact_top_k,
     least_risk_first,
     sample,
+    sums_dtype,
 )
 from .steps_vanilla_transformer import StepwiseDecoder
 
@@ -322,7 +323,8 @@ class PaperGeneration:
                     "they are translated without constraints."
                 )
             return sequences
-        scores = torch.tensor([translation.score for translation in returned], device=sequences.device)
+        scores = [translation.score for translation in returned]
+        scores = torch.tensor(scores, dtype=sums_dtype(), device=sequences.device)
         if constraints is not None:
             met = [n // count not in unmet and each.score != -math.inf for n, each in enumerate(returned)]
             met = torch.tensor(met, device=sequences.device)

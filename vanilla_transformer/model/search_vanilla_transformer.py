@@ -322,6 +322,11 @@ class _Samples:
         return found
 
 
+def sums_dtype() -> torch.dtype:
+    """The type of sums of log-probabilities: torch's default, unless that has 16 bits, which would round them."""
+    return torch.promote_types(torch.get_default_dtype(), torch.float32)
+
+
 def _candidates(values: torch.Tensor, places: torch.LongTensor, vocabulary: int) -> list[tuple[float, int, int]]:
     """As (log-probability, number of the hypothesis, token)."""
     return [(value, *divmod(place, vocabulary)) for value, place in zip(values.tolist(), places.tolist(), strict=True)]
@@ -412,9 +417,7 @@ def beam_search(
     if constraints is not None:
         everything = constraints.put_on(everything, prefix, rules)
     hypotheses = Hypotheses(everything, beams)
-    # bfloat16 would round sums of log-probabilities.
-    dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
-    so_far = torch.full((len(prefix), beams), -torch.inf, dtype=dtype, device=device)
+    so_far = torch.full((len(prefix), beams), -torch.inf, dtype=sums_dtype(), device=device)
     so_far[:, 0] = 0  # all hypotheses are the same to begin with
     before = prefix[:, None].expand(-1, beams, -1) if restrictions.unrepeated else None
     normalisers = Normalisers()
@@ -438,7 +441,7 @@ def beam_search(
             best.append(_on_host(*exact_top_k(scores, min(count, scores[0].numel()), offsets)))
         values, places = map(torch.cat, zip(*best, strict=True))
         so_far, *chosen = hypotheses.advance(values, places, vocabulary, further, rules)
-        so_far, parents, tokens = (_on_device(each, device) for each in (so_far.to(dtype), *chosen))
+        so_far, parents, tokens = (_on_device(each, device) for each in (so_far.to(sums_dtype()), *chosen))
         decoder.continue_from(parents)
         if before is not None:
             before = torch.cat((before.gather(1, parents[..., None].expand_as(before)), tokens[..., None]), dim=2)
