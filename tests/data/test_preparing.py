@@ -336,25 +336,27 @@ class TestFolders:
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
     @pytest.mark.parametrize("finished", [True, False])
-    @pytest.mark.parametrize("what", ["corpus", "vocabulary", "limits", "shard_pairs"])
-    def test_changed_settings_are_rejected(self, corpus, tokenizer, tmp_path, tmp_path_factory, what, finished):
-        arguments = {"limits": LIMITS, "shard_pairs": 1_000}
+    def test_changed_settings_are_rejected(self, corpus, tokenizer, tmp_path, tmp_path_factory, finished):
+        begun = {"limits": LIMITS, "shard_pairs": 1_000}
         if finished:
-            prepare(text_stream(corpus), tokenizer, tmp_path, **arguments)
+            prepare(text_stream(corpus), tokenizer, tmp_path, **begun)
         else:
             with pytest.raises(Stop):
-                prepare(text_stream(corpus), tokenizer, tmp_path, **arguments, on_progress=stop_after(1))
+                prepare(text_stream(corpus), tokenizer, tmp_path, **begun, on_progress=stop_after(1))
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
         other = tmp_path_factory.mktemp("other")
         for language in ("en", "de"):  # the same names, in another folder
             (other / f"c.{language}").write_text(f"{language}\n")
-        stream = text_stream(other if what == "corpus" else corpus)
-        texts = ["x"] if what == "vocabulary" else []
-        given = learn_tokenizer(texts, TokenizerSettings(vocab_size=260)) if texts else tokenizer
-        arguments |= {"limits": {"limits": None}, "shard_pairs": {"shard_pairs": 999}}.get(what, {})
-        with pytest.raises(ValueError, match=f"was begun with {what}.* give the same again"):
-            prepare(stream, given, tmp_path, **arguments)
-        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")} == before
+        another = learn_tokenizer(["x"], TokenizerSettings(vocab_size=260))
+        for what, text, given, more in (
+            ("corpus", other, tokenizer, {}),
+            ("vocabulary", corpus, another, {}),
+            ("limits", corpus, tokenizer, {"limits": None}),
+            ("shard_pairs", corpus, tokenizer, {"shard_pairs": 999}),
+        ):
+            with pytest.raises(ValueError, match=f"was begun with {what}.* give the same again"):
+                prepare(text_stream(text), given, tmp_path, **{**begun, **more})
+            assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")} == before
 
     def test_foreign_files_are_left_alone(self, tokenizer, tmp_path):
         Dataset.from_dict({"a": [1]}).save_to_disk(str(tmp_path / "dataset"))

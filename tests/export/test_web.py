@@ -139,7 +139,8 @@ def test_folder_is_complete_and_offline_and_translates(exported, texts, tokenize
     html = (folder / "index.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in html
     for path in PAGE.iterdir():
-        assert not re.search(r"https?://|//\w", re.sub(r"//.*$", "", path.read_text(), flags=re.M)), path
+        without_comments = re.sub(r"(?<!:)//\s.*$", "", path.read_text(), flags=re.M)
+        assert not re.search(r"https?:|[\"'`(]//", without_comments), path
     for name in ("encoder", "decoder"):
         matrices = [each for each in onnx.load(folder / f"model/{name}.onnx").graph.initializer if len(each.dims) == 2]
         assert {each.data_type for each in matrices if 1 not in each.dims} == {onnx.TensorProto.INT8}
@@ -251,6 +252,7 @@ def test_page_translations_and_attention_equal_python(page_folder, tokenizer, te
         if beams > 1:
             scores = torch.tensor([each["score"] for each in found])
             assert torch.allclose(scores, expected.sequences_scores, atol=1e-5)
+        compared = 0
         for each, text in zip(found, texts, strict=False):
             if each["target"] != tokenizer(each["text"]).input_ids:
                 continue  # cut off, or in other pieces than the tokenizer's
@@ -260,6 +262,8 @@ def test_page_translations_and_attention_equal_python(page_folder, tokenizer, te
                     np.array(layer["data"], np.float32).reshape(layer["dims"])[0] for layer in each["attentions"][kind]
                 ]
                 assert np.allclose(np.stack(layers), getattr(looked_at, kind).numpy(), atol=1e-5)
+            compared += 1
+        assert compared or settings
 
 
 @contextmanager

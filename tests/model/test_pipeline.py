@@ -1,10 +1,7 @@
 """`pipeline("translation")` has the inputs and outputs of transformers 4, for any translation model."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from transformers import pipeline
@@ -16,6 +13,7 @@ from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.model.pipeline_vanilla_transformer import TranslationPipeline
 from vanilla_transformer.run.recipe import DataSettings, Recipe
 
+from ..warm_python import LIBRARIES
 from .conftest import TEXTS, build_model, sharpened, tiny_marian
 
 
@@ -200,9 +198,7 @@ except ValueError as error:
     print(found, error)
 """
     offline = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | offline, capture_output=True, text=True, timeout=120
-    )
+    done = LIBRARIES.run(program, environment=offline)
     assert done.stdout.startswith("[50.0, 77.0] user/name translates en to de, not fr to de"), done.stderr
 
 

@@ -432,6 +432,22 @@ def test_soft_terms_match_the_library(sources, tmp_path):
     assert [len(each["terms"]) for each in answers] == [len(soft["glossary"].find(text)) for text in sources]
 
 
+def test_requests_say_which_language_they_want(sources, tmp_path):
+    tokenizer = learn_tokenizer(sources * 2, TokenizerSettings(vocab_size=300), tags=["<2de>", "<2fr>"])
+    model = sharpened(build_model(seed=1, vocab_size=len(tokenizer)))
+    for saved in (model, tokenizer):
+        saved.save_pretrained(tmp_path)
+    expected = {to: translate(model, tokenizer, sources, num_beams=1, max_new_tokens=20, to=to) for to in ("de", "fr")}
+    assert expected["de"] != expected["fr"]
+    with serving(str(tmp_path), "--num-beams", "1", "--max-tokens", "20") as (url, _):
+        for to, translations in expected.items():
+            answer = httpx.post(f"{url}/translate", json={"texts": sources, "to": to}, timeout=60, trust_env=False)
+            assert answer.json()["translations"] == translations
+        for to, said in (({}, "is missing"), ({"to": "es"}, "the model does not translate into 'es'")):
+            answer = httpx.post(f"{url}/translate", json={"texts": sources, **to}, timeout=60, trust_env=False)
+            assert (answer.status_code, said in answer.json()["error"]) == (422, True)
+
+
 def test_typos_capitals_and_punctuation_are_repaired(random_translator, sources, tmp_path):
     model = shutil.copytree(random_translator, tmp_path / "model")
     words = WordList()

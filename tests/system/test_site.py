@@ -80,8 +80,12 @@ def test_pages_load_nothing_from_other_sites(site):
     """Scripts, styles and pictures are the site's own: it works offline, and tells nobody who reads it."""
     for path in site.rglob("*.html"):
         assert not re.search(
-            r'(?:<script[^>]+src|<link[^>]+href|<img[^>]+src)="(?:https?:)?//', path.read_text("utf-8")
+            r'(?:<script[^>]+src|<link[^>]+href|<img[^>]+src(?:set)?)="(?:https?:)?//', path.read_text("utf-8")
         )
+    sheets = list(site.rglob("*.css"))
+    assert sheets
+    for path in sheets:
+        assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", path.read_text("utf-8")), path
 
 
 def test_search_index_covers_reference_and_explanation(site):

@@ -142,6 +142,13 @@ def test_best_model_may_have_the_lowest_score():
         record = {"model": "any", "test_set": "validation", "metric": metric}
         scored = {Path(name): [{**record, "value": value}] for name, value in (("a", 1.0), ("b", 2.0), ("c", 2.0))}
         assert run_results.best_by_validation(scored, metric) == Path(best)
+    values = {"a": (3.0, 1.0, 9.0), "b": (2.0, 3.0, 1.0)}  # two validation sets and a test set, which does not count
+    sets, record = ("validation_x", "validation_y", "newstest"), {"model": "any", "metric": "chrf"}
+    scored = {
+        Path(name): [{**record, "test_set": name_of, "value": value} for name_of, value in zip(sets, of, strict=True)]
+        for name, of in values.items()
+    }
+    assert run_results.best_by_validation(scored, "chrf") == Path("b")
 
 
 def test_one_model_with_two_names_is_scored_once(run, tmp_path, monkeypatch):

@@ -41,6 +41,14 @@ def test_mean_is_numpys_mean(tmp_path):
         np.testing.assert_array_equal(weight.numpy(), rows.mean(axis=0).astype(np.float32))
 
 
+def test_mean_that_is_not_finite_is_not_saved(tmp_path):
+    values = {"c": 1.0, "d": torch.nan}
+    folders = [checkpoint(tmp_path / name, {"a": torch.tensor([1.0, value])}) for name, value in values.items()]
+    with pytest.raises(FloatingPointError, match=r"are not finite \(a\): the model is of no use"):
+        averaged(folders, tmp_path)
+    assert names(tmp_path) == ["c", "d"]
+
+
 def test_sum_does_not_lose_small_differences(tmp_path):
     # In float32, 2^24 + 1 is 2^24: a float32 sum would lose the ones.
     rows = [2.0**24, 1.0, 1.0, 1.0]

@@ -10,6 +10,7 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainerCallba
 
 from vanilla_transformer.data.batch_stream import TokenBatchStream
 from vanilla_transformer.data.batching import TokenBatchSampler, TranslationCollator
+from vanilla_transformer.data.encoding import PairLimits
 from vanilla_transformer.data.languages import towards
 from vanilla_transformer.data.mixture import CorpusSettings, open_mixture
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
@@ -164,6 +165,21 @@ def test_rewriting_fits_positions_and_needs_a_tokenizer(make_trainer, make_model
         make_trainer(model, pairs_of_words, max_steps=8, **{name: much}).train()
         with pytest.raises(ValueError, match=f"{name} needs the tokenizer: give processing_class"):
             VanillaTransformerTrainer(model, make_trainer(**{name: some}).args, train_dataset=pairs_of_words)
+
+
+@pytest.mark.parametrize("rewriting", [{"bpe_dropout": 0.9}, {"augmentation": {"upper": 1.0}}])
+def test_rewriting_keeps_the_length_limits(make_trainer, make_model, tokenizer, pairs_of_words, rewriting):
+    longest = [max(map(len, pairs_of_words[side])) for side in ("input_ids", "labels")]
+    for sides in ((1, 1), (1, 9), (9, 1), (9, 9)):
+        limits = PairLimits(*(length * times for length, times in zip(longest, sides, strict=True)))
+        arguments = make_trainer(**rewriting, max_tokens=400).args
+        trainer = VanillaTransformerTrainer(
+            make_model(), arguments, train_dataset=pairs_of_words, processing_class=tokenizer, limits=limits
+        )
+        batches = list(trainer.get_train_dataloader())
+        found = [max(batch[side].shape[1] for batch in batches) for side in ("input_ids", "labels")]
+        grown = [length > most for length, most in zip(found, longest, strict=True)]
+        assert any(grown) if sides == (9, 9) else grown in ([False, False], [times == 9 for times in sides])
 
 
 def test_data_seed_decides_the_order_of_batches(make_trainer):
@@ -618,13 +634,24 @@ def test_resumed_run_equals_unbroken_run_batch_for_batch(
         assert resumed.ema.updates == unbroken.ema.updates == options["max_steps"]
 
 
+class Updates(TrainerCallback):
+    """Records which updates were made."""
+
+    def __init__(self):
+        self.made = []
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.made.append(state.global_step)
+
+
 def test_resume_true_needs_and_takes_last_checkpoint(make_trainer, tmp_path):
     with pytest.raises(ValueError, match="There is no checkpoint in"):
         make_trainer(max_steps=2).train(resume_from_checkpoint=True)
     make_trainer(max_steps=2, save_strategy="steps", save_steps=1, ema_decay=0.9).train(resume_from_checkpoint=False)
-    longer = make_trainer(max_steps=3, save_strategy="steps", save_steps=1, ema_decay=0.9)
+    updates = Updates()
+    longer = make_trainer(max_steps=3, save_strategy="steps", save_steps=1, ema_decay=0.9, callbacks=[updates])
     longer.train(resume_from_checkpoint=True)
-    assert longer.state.global_step == 3
+    assert updates.made == [3]
 
 
 def test_early_stopping_patience_survives_a_resume(make_trainer, monkeypatch, tmp_path):
