@@ -59,7 +59,8 @@ def prepared(name: str) -> Callable[[], object]:
 
     size, kind, options = TASKS[name]
     if kind == "importing":
-        return lambda: subprocess.run([sys.executable, "-c", "import vanilla_transformer"], check=True)
+        elsewhere = tempfile.gettempdir()  # Python looks for modules in the current folder first
+        return lambda: subprocess.run([sys.executable, "-c", "import vanilla_transformer"], cwd=elsewhere, check=True)
     torch.set_num_threads(1)
     torch.manual_seed(0)
     config = vanilla_transformer.VanillaTransformerConfig(**SIZES[size], vocab_size=8000, attn_implementation="eager")

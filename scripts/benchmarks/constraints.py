@@ -64,6 +64,10 @@ class GlossaryOfEachLine:
         """The terms of one of the lines."""
         return self.glossaries[line].find(line)
 
+    def reading(self, tokenizer) -> "GlossaryOfEachLine":
+        """As of a [`Glossary`], for each line."""
+        return GlossaryOfEachLine({line: glossary.reading(tokenizer) for line, glossary in self.glossaries.items()})
+
 
 def aligned_words(model, tokenizer, pairs: Sequence[tuple[str, str]]) -> list[list[tuple[str, str]]]:
     """For each pair of texts, the words that are translations of each other. Put a better aligner here."""
@@ -113,14 +117,15 @@ def translated(model, tokenizer, lines: list[str], **options) -> tuple[list[str]
 
 
 def measured(model, tokenizer, lines, references, glossary, num_beams: int, rounds: int, terms: str = "hard") -> Row:
-    """A row of the table; the two contestants take turns. The terms are hard or soft."""
+    """A row of the table; the two contestants take turns, each first in every other round. Terms are hard or soft."""
     seconds: dict[bool, list[float]] = {False: [], True: []}
-    texts = {}
-    for _ in range(rounds):
-        for with_it in (False, True):
-            options = {"num_beams": num_beams, "glossary": glossary if with_it else None, "terms": terms}
-            texts[with_it], taken = translated(model, tokenizer, lines, **options)
-            seconds[with_it].append(taken)
+    texts, options = {}, {"num_beams": num_beams, "terms": terms}
+    for number in range(rounds + 1):
+        for with_it in (False, True) if number % 2 else (True, False):
+            given = glossary if with_it else None
+            texts[with_it], taken = translated(model, tokenizer, lines, glossary=given, **options)
+            if number:  # the first round is for what is done once
+                seconds[with_it].append(taken)
     speed = {with_it: len(lines) / statistics.median(taken) for with_it, taken in seconds.items()}
     number, used_without, _ = shares(glossary, lines, texts[False], tokenizer)
     _, used, whole = shares(glossary, lines, texts[True], tokenizer)

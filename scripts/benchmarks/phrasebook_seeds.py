@@ -32,7 +32,7 @@ def main() -> None:
             for score in scores
             if score["chosen"] and score["metric"] == "exact_match"
         }
-        seconds = next(record["train_runtime"] for record in folder.log_records() if "train_runtime" in record)
+        seconds = max(record.get("elapsed_seconds", 0) for record in folder.log_records())  # also after a resume
         print(f"| {seed} | {exact['validation']:.1f} | {exact['phrasebook']:.1f} | {seconds:.1f} |", flush=True)
 
 

@@ -119,9 +119,15 @@ def part_of(pairs: list[Pair], part: str, count: int, seed: int) -> list[Pair]:
     return Random(f"{seed} {part}").sample(chosen, min(count, len(chosen)))
 
 
+def foreign_lines(path: Path) -> list[str]:
+    """The beginnings of a file's lines, of four to ten words."""
+    lines = [" ".join(line.split()[:10]) for line in text_lines(path)]
+    return [line for line in lines if len(line.split()) > 3]
+
+
 def spoiled(pairs: list[Pair], foreign: list[str], seed: int) -> tuple[list[Pair], list[str]]:
     """The pairs, some of them spoiled, and the kind of noise of each."""
-    draw, kinds, found = Random(seed), [""] * len(pairs), list(pairs)
+    draw, kinds, found, originals = Random(seed), [""] * len(pairs), list(pairs), set()
     wanted = round(SHARE * len(pairs))
     while kinds.count("misaligned run") < wanted:
         length = draw.randint(5, 20)
@@ -137,6 +143,10 @@ def spoiled(pairs: list[Pair], foreign: list[str], seed: int) -> tuple[list[Pair
             other = draw.randrange(place)
             if kinds[place] or kinds[other] or (kind == "mojibake" and pairs[place][1].isascii()):
                 continue
+            if place in originals:  # without it, its copy would be the only good one
+                continue
+            if kind == "repeated":
+                originals.add(other)
             kinds[place] = kind
             found[place] = spoil(pairs[place], pairs[other], draw.choice(foreign), draw)
     return found, kinds
@@ -199,9 +209,7 @@ def main() -> None:
     arguments = parser.parse_args()
     pairs = [tuple(line.split("\t")) for line in text_lines(arguments.corpus)]
     pairs = part_of(pairs, arguments.part, arguments.pairs, arguments.seed)
-    foreign = [" ".join(line.split()[:10]) for line in text_lines(arguments.foreign)]
-    foreign = [line for line in foreign if len(line.split()) > 3]
-    dirty, kinds = spoiled(pairs, foreign, arguments.seed)
+    dirty, kinds = spoiled(pairs, foreign_lines(arguments.foreign), arguments.seed)
     arguments.output.mkdir(parents=True)
     for name, some in (("original.tsv", pairs), ("spoiled.tsv", dirty)):
         text = "".join(f"{source}\t{target}\n" for source, target in some)

@@ -16,7 +16,7 @@ from itertools import permutations
 from pathlib import Path
 
 from vanilla_transformer.evaluation.scores import score_translations
-from vanilla_transformer.files import text_lines, write_json
+from vanilla_transformer.files import read_json, text_lines, write_json
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.translation import translate
@@ -76,7 +76,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="training time of each direction")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS), metavar="MODEL")
     args = parser.parse_args()
+    plan = args.output / "minutes.json"
+    began = read_json(plan)["minutes"] if plan.exists() else args.minutes
+    if began != args.minutes:
+        parser.error(f"--minutes: the runs in {args.output} have {began:g}: give that, or another --output.")
     args.output.mkdir(parents=True, exist_ok=True)
+    write_json(plan, {"minutes": began})
     print(f"| model | minutes | {' | '.join(f'{source} to {target}' for source, target in SCORED)} |")
     print(f"| --- |{' ---: |' * (1 + len(SCORED))}")
     for name in args.models:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adapt import HELD_OUT, split
-from dirty import spoiled
+from dirty import foreign_lines, spoiled
 from rungs import bleu, paired_p, spread, translations
 
 from vanilla_transformer.command_processes import run_command
@@ -70,8 +70,7 @@ def trained(words: list[str]) -> RunFolder:
 def spoil(held_out: Path, foreign: Path, output: Path, seed: int) -> None:
     """Writes the spoiled training text as two files of lines, and the kind of noise of each pair."""
     pairs = list(zip(*(text_lines(held_out / f"train.{side}.gz") for side in ("en", "de")), strict=True))
-    words = [" ".join(line.split()[:10]) for line in text_lines(foreign)]
-    dirty, kinds = spoiled(pairs, words, seed)
+    dirty, kinds = spoiled(pairs, foreign_lines(foreign), seed)
     for name, lines in {"en": [pair[0] for pair in dirty], "de": [pair[1] for pair in dirty], "kinds": kinds}.items():
         write_text(output / f"spoiled.{name}", "".join(f"{line}\n" for line in lines))
 

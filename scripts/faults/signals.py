@@ -129,21 +129,26 @@ def members(session: int) -> list[int]:
 def run(words: list[str], place: Path, signals=(), moment: float = 0.0, pause: float = 0.0, group=False) -> Done:
     """Runs a command; sends it the signals from a moment on, with a pause between them."""
     process, life, handled, came, waiting = start(words, place), 0.0, False, None, list(signals)
-    while process.poll() is None:
-        with contextlib.suppress(psutil.Error):  # it has just ended
-            times = psutil.Process(process.pid).cpu_times()
-            life = times.user + times.system or life
-        if waiting and life >= moment:
-            if came is not None:
-                time.sleep(pause)
-            elif handles_signals(process.pid):
-                came = "during"
-            else:
-                came = "after" if handled else "before"
-            with contextlib.suppress(ProcessLookupError):
-                (os.killpg if group else os.kill)(process.pid, waiting.pop(0))
-        handled = handled or handles_signals(process.pid)
-        time.sleep(0.002)
+    try:
+        while process.poll() is None:
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                times = psutil.Process(process.pid).cpu_times()
+                life = times.user + times.system or life
+            if waiting and life >= moment:
+                if came is not None:
+                    time.sleep(pause)
+                elif handles_signals(process.pid):
+                    came = "during"
+                else:
+                    came = "after" if handled else "before"
+                with contextlib.suppress(ProcessLookupError):
+                    (os.killpg if group else os.kill)(process.pid, waiting.pop(0))
+            handled = handled or handles_signals(process.pid)
+            time.sleep(0.002)
+    finally:
+        if process.poll() is None:  # this script was interrupted, which the command does not hear
+            for pid in members(process.pid):
+                os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + (2 if signal.SIGKILL not in signals else 10)
     while (left := members(process.pid)) and time.monotonic() < deadline:
         time.sleep(0.05)

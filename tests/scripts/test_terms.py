@@ -6,6 +6,9 @@ import sys
 import pytest
 import yaml
 
+from vanilla_transformer import Glossary, TokenizerSettings, learn_tokenizer
+
+from ..model.conftest import TEXTS, build_model, sharpened
 from .conftest import load_script, write_files_like_multi30ks
 from .test_ladder import SMALL, read_rungs, recipe_of
 
@@ -28,6 +31,16 @@ def test_linked_words_occur_in_their_sentences(tmp_path):
     for (source, target, *_), links in zip(pairs, terms.linked_words(data, pairs), strict=True):
         assert links
         assert all(english in source and german in target for english, german in links)
+
+
+def test_every_line_is_measured_with_its_own_glossary():
+    lines = TEXTS * 2
+    tokenizer = learn_tokenizer(lines, TokenizerSettings(vocab_size=280))
+    glossaries = {line: Glossary([(line.split()[0].lower().strip("."), "Hund")]) for line in TEXTS}
+    search = (terms.GlossaryOfEachLine(glossaries), 2, 1)
+    row = terms.measured(sharpened(build_model(vocab_size=len(tokenizer))), tokenizer, lines, lines, *search)
+    assert (row.terms, row.used_without, row.used) == (8, 0.0, 1.0)  # "the" comes twice in a line
+    assert min(row.sentences_per_second_without, row.sentences_per_second) > 0
 
 
 @pytest.mark.slow
