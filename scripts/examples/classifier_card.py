@@ -96,14 +96,14 @@ def classifier_card(record: Mapping, model: Path, *, command: str) -> str:
         "lower case, with spaces between words. "
         f'The encoder of "Attention Is All You Need" ({config.encoder_layers} layers, d_model {config.d_model}, '
         f"{config.encoder_attention_heads} heads, d_ff {config.encoder_ffn_dim}, a vocabulary of "
-        f"{config.vocab_size:,}), its states made one vector ({config.classifier_pooling}), and a linear layer; "
+        f"{config.vocab_size:,}), its states pooled into one vector ({config.classifier_pooling}), and a linear layer; "
         f"{run['parameters']:,} parameters, trained from random weights.",
         how_to_classify("USER/sentence-polarity", "a gripping , beautiful film ."),
         "## How good it is\n\nAccuracy in percent, mean and standard deviation over seeds; seconds of a run. Bag of "
         "words is a logistic regression on which words are there. Everything was chosen on the validation part: how "
         "long each run trains, the regression's penalty, and which run this card is of "
         f"({run['pooling']}, seed {run['seed']}: {run['test_accuracy']:.1f} on the test part). "
-        f"On the test part {better} of the {len(encoders)} encoders are better than the bag of words.\n\n{table}",
+        f"On the test part, {better} of the {len(encoders)} encoders beat the bag of words.\n\n{table}",
         "## Intended use and limits\n\nTeaching: it shows what an encoder learns from a few thousand sentences, "
         "and what can be learned without one. It knows the words of film reviews from before 2005, and nothing "
         "of the meaning behind them; nobody should use it to make decisions about people.",

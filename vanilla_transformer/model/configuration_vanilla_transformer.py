@@ -72,7 +72,8 @@ _SHARES = (
 class VanillaTransformerConfig(PreTrainedConfig):
     """Configuration of a [`VanillaTransformerModel`]; the defaults are the paper's base model (Table 3, first row).
 
-    Every default is the paper's. Every departure from the paper is an option that is off.
+    Every default is the paper's, but for `label_smoothing`, which belongs to training. Every departure from the paper
+    is an option that is off.
 
     Args:
         vocab_size: Number of pieces in the vocabulary that source and target share (section 5.1: 37,000 for en-de).
@@ -88,7 +89,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         decoder_ffn_dim: The paper's d_ff, in the decoder.
         activation_function: Between the two layers of the feed-forward network (equation 2: ReLU).
         dropout: P_drop, on every sub-layer's output and on the sums of embeddings and positions (section 5.4).
-        attention_dropout: Dropout on attention probabilities; none in the paper.
+        attention_dropout: Dropout on attention probabilities; the paper has it only in its parser (section 6.3).
         activation_dropout: Dropout after the feed-forward network's activation; none in the paper.
         source_word_dropout: Probability that training drops a whole token of the source: its embedding becomes zero,
             its position stays (Gal & Ghahramani 2016); see `word_dropout`. None in the paper.

@@ -53,7 +53,10 @@ _PLACES |= dict.fromkeys(_WARPERS, 3) | {LogitNormalization: 4}
 
 
 def default_generation_config(config: VanillaTransformerConfig) -> GenerationConfig:
-    """How a new model generates: by transformers' greedy search, with the paper's length limit and length penalty."""
+    """How a new model generates: by greedy search, with the paper's length limit.
+
+    A beam search that is asked for has the paper's form of length penalty, with transformers' exponent of 1.
+    """
     generation_config = GenerationConfig.from_model_config(config)
     generation_config.length_penalty_type = "gnmt"
     generation_config.max_length_offset = MAX_LENGTH_OFFSET
