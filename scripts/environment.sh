@@ -19,8 +19,9 @@ wanted=$(cat pyproject.toml constraints.txt | cksum)
 case "$(cat .venv/installed 2>/dev/null)" in
 "$wanted $extras" | "$wanted test") ;; # an environment for tests has everything the others need
 *)
+    [ -x .venv/bin/python ] || "$PYTHON" -m venv .venv
     # An interrupt, or a Python without ensurepip, leaves an environment without pip.
-    .venv/bin/python -m pip --version >/dev/null 2>&1 || "$PYTHON" -m venv --clear .venv
+    .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip --default-pip >/dev/null
     rm -f .venv/installed # until everything is
     echo "Installing the package${extras:+ with what its tests need} into .venv (once; ${to_install:-several minutes}) ..." >&2
     # The pip that comes with a Python may be years old; this one takes two thirds of the time.

@@ -52,7 +52,7 @@ class Waits:
 
 def is_of_the_hub(path: str | Path) -> bool:
     """Whether `path` can only be USER/NAME or USER/NAME@REVISION: there is no folder USER here."""
-    return bool(re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", str(path))) and not Path(path).parent.exists()
+    return bool(re.fullmatch(r"[\w-][\w.-]*/[\w.-]+(@[\w./-]+)?/?", str(path))) and not Path(path).parent.exists()
 
 
 def fetched_model(name: str, patterns: Sequence[str]) -> Path:
@@ -62,7 +62,7 @@ def fetched_model(name: str, patterns: Sequence[str]) -> Path:
     """
     from huggingface_hub import errors, is_offline_mode, snapshot_download
 
-    repository, _, revision = name.partition("@")
+    repository, _, revision = name.removesuffix("/").partition("@")
     no_folder, checkpoints = f"There is no folder {name}", ["*/*"]  # training pushes the latter
     try:
         fetched = snapshot_download(

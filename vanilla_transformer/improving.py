@@ -204,17 +204,17 @@ def improve(
     _check(plan, settings)
     source, target = plan.data.source_language, plan.data.target_language
     more_text = settings.diversify or settings.target_text is not None
-    last_seed = _seed_of_teacher(plan, settings, settings.teachers - 1)
-    # Fail now if they are wrong; the last two learn from a list of corpora.
-    for fields, learns_more in (
-        ({}, False),
-        ({**dotted(settings.teacher), "training.seed": last_seed}, more_text),
-        (dotted(settings.student), True),
-    ):
-        tried, _ = load_recipe_with(recipe, {**(overrides or {}), **as_typed(fields)}, improve=ImproveSettings)
+    # Fail now if they are wrong. The student, and teachers with more text, learn from a list of corpora.
+    for fields, from_list in (({}, False), (settings.teacher, more_text), (settings.student, True)):
+        tried, _ = load_recipe_with(recipe, {**(overrides or {}), **as_typed(dotted(fields))}, improve=ImproveSettings)
         arguments = usable_arguments(RunFolder(output / "first"), tried, device)
-        if learns_more:
+        if from_list:
             check_batches(tried.data, arguments.max_tokens)
+    if (last := _seed_of_teacher(plan, settings, settings.teachers - 1)) >= 2**32:
+        raise ValueError(
+            f"training.seed: the last of {settings.teachers} teachers would have {last}, and seeds are below 2^32: "
+            "choose a lower one."
+        )
     if settings.quantization is not None:  # `tried` is the student's
         from .export.ctranslate2 import check_exportable
 

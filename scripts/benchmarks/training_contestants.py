@@ -103,7 +103,10 @@ def marian(task: Task, attention: str) -> tuple[nn.Module, Step]:
 
 
 class TutorialTransformer(nn.Module):
-    """torch.nn.Transformer as PyTorch's translation tutorial wires it, with one matrix for all embeddings."""
+    """torch.nn.Transformer as PyTorch's translation tutorial wires it, with one matrix for all embeddings.
+
+    Dropout is where the paper has it.
+    """
 
     def __init__(self, d_model: int, layers: int, heads: int, ffn_dim: int, vocab_size: int):
         super().__init__()

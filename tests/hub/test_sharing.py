@@ -384,7 +384,7 @@ class TestUse:
 
     @pytest.mark.slow
     def test_commands_accept_a_repository_and_a_revision(self, use, run):
-        names = (run, f"{NAME}@v1", f"./{NAME}", f"{NAME}@v2", "nobody/model")
+        names = (run, f"{NAME}@v1/", f"./{NAME}", f"{NAME}@v2", "nobody/model")
         found = commands(use, *(("translate", "--model", name, "I am here.") for name in names))
         local, tagged, (status, _, errors), *missing = found
         assert (status, f"There is no model in ./{NAME}" in errors) == (1, True)  # it can only be a folder

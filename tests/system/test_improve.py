@@ -208,7 +208,8 @@ def test_invalid_plan_is_rejected_before_training(tmp_path, capsys):
             ["--improve.diversify", "true", "--improve.teacher", "{training: {max_tokens: 200}}"],
             "has training.max_tokens = 200: raise this, or lower",
         ),
-        (["--training.seed", "4294967295"], "training.seed"),
+        (["--training.seed", "4294967295"], "training.seed: the last of 2 teachers would have 4294967296"),
+        (["--improve.teacher", "{training: {seed: two}}"], "training.seed must be int, not 'two'"),
         (
             ["--improve.student", "{model: {position_embedding_type: learned, max_position_embeddings: 99}}"],
             "data.max_source_length lets 256 tokens through, and the model has 99 learned positions",

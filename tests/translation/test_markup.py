@@ -239,7 +239,16 @@ def test_hostile_lines_take_no_time():
         "1:",
         "www.",
     ]
-    for piece in (*pieces, "{a,plural,", "{a,plural,{", "{{a,plural,x}", "{a,plural,a{b{c{d{", "<b>x</b>{y} "):
+    for piece in (
+        *pieces,
+        "{a,plural,",
+        "{a,plural,{",
+        "{{a,plural,x}",
+        "{a,plural,a{b{c{d{",
+        " {}.",
+        "{a,plural,x}<br>",
+        "<b>x</b>{y} ",
+    ):
         line = piece * max(1, size // len(piece))
         for kind in ("xml", "html")[piece not in ("&", "<b>", "</b>") :]:
             begin = time.process_time()

@@ -176,7 +176,7 @@ def _translations(
     read = {system: read_systems([Path(system)], scored_set) for system in files}  # before models translate for long
     for system in systems:
         if system in sets:
-            add_system(translations, system, translate_set([Path(system)], sets[system], **options))
+            add_system(translations, system, translate_set([system], sets[system], **options))
             continue
         for name, segments in read[system].items():
             add_system(translations, name, segments)

@@ -125,7 +125,7 @@ def evaluate(
         systems = read_systems(hypotheses, scored_set)
     else:
         translations = translate_set(model, scored_set, **options)
-        systems = {" + ".join(map(str, model)): translations}
+        systems = {" + ".join(str(Path(each)) for each in model): translations}
     lists = scored_set.reference_lists
     language_and_sources = scored_set.language_argument | scored_set.sources_argument
     if segments:
@@ -143,7 +143,7 @@ def evaluate(
     comparisons = []
     if len(systems) > 1 and resamples:
         comparisons = compare_systems(systems, lists, chosen, resamples=resamples, **language_and_sources)
-    domains = {str(model[0]): rows} if domain and (rows := domains_of(model[0], scored_set, device)) else {}
+    domains = {str(Path(model[0])): rows} if domain and (rows := domains_of(model[0], scored_set, device)) else {}
     found = Findings(scores, comparisons, domains)
     print(found.as_json() if json else found.as_text(verbose))
 

@@ -64,7 +64,7 @@ def open_folder(
             _check_same_recipe(load_recipe(begun), recipe, begun)
         if folder.tokenizer.exists():  # if it is gone, the same one is learned again
             check_digests(folder.tokenizer)
-            check_vocabulary(folder)
+            _check_vocabulary(folder)
         before, now = folder.began().get("processes", 1), arguments.world_size
         if before != now:
             raise ValueError(
@@ -83,7 +83,27 @@ def open_folder(
     write_text(folder.recipe, recipe.to_yaml())
 
 
-def check_vocabulary(folder: RunFolder) -> None:
+def make_vocabulary(folder: RunFolder, data: RunData, show_progress: bool) -> None:
+    """Makes the run's vocabulary if it has none: for a run with checkpoints, the same as theirs.
+
+    Raises:
+        ValueError: It would not be the same, because the initial model has another one by now. Nothing is left.
+    """
+    is_lost = not folder.tokenizer.exists()
+    data.make_tokenizer(folder, show_progress)
+    try:
+        _check_vocabulary(folder)
+    except ValueError as error:
+        if not is_lost:
+            raise
+        shutil.rmtree(folder.tokenizer)
+        raise ValueError(
+            f"{folder.tokenizer} is gone, and {data.recipe.initial_model} has another vocabulary than when the run was "
+            "begun: restore one of them."
+        ) from error
+
+
+def _check_vocabulary(folder: RunFolder) -> None:
     """Raises ValueError if the run has another vocabulary than its checkpoints."""
     copy, own = _newest_copy(folder.good_checkpoints(), "tokenizer.json"), folder.tokenizer / "tokenizer.json"
     if copy is not None and (not own.is_file() or own.read_bytes() != copy.read_bytes()):

@@ -31,7 +31,7 @@ from .checkpoints import check_state, trainer_state
 from .description import describe_choice, describe_needs, describe_updates
 from .initial_model import GROWN_FROM, take_weights
 from .low_rank import add_adapters
-from .opening import check_vocabulary, open_folder
+from .opening import make_vocabulary, open_folder
 from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest, is_over, write_log
 from .run_data import RunData
@@ -100,8 +100,7 @@ def train(
         def begin() -> None:
             stack.enter_context(alone_in(folder.path))
             open_folder(folder, recipe, data, resume, arguments, command)
-            data.make_tokenizer(folder, show_progress)
-            check_vocabulary(folder)  # if it was gone, the initial model may have another one by now
+            make_vocabulary(folder, data, show_progress)
 
         first_alone(arguments, begin)
         set_seed(arguments.seed)

@@ -1,6 +1,7 @@
 """From a line with markup to its text and the tree of its markup."""
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
@@ -153,10 +154,12 @@ def _stands_alone(name: str, rest: str, kind: str) -> bool:
 def _tokens(line: str, kind: str) -> Iterator[tuple[str, re.Match | None]]:
     """Texts, and tags and other markup with their matches."""
     at = start = 0
-    messages = [match.span() for match in re.finditer(_ICU, line)]  # tags in their branches are part of them
+    messages = deque(match.span() for match in re.finditer(_ICU, line))  # tags in their branches are part of them
     while (at := line.find("<", at)) >= 0:
-        if around := [end for begin, end in messages if start <= begin < at < end]:
-            at = around[0]
+        while messages and messages[0][1] <= at:
+            messages.popleft()
+        if messages and start <= messages[0][0] < at:
+            at = messages[0][1]
             continue
         match = _TAG.match(line, at) or _OTHER.match(line, at)
         if match is None:
@@ -213,7 +216,7 @@ def _settle(atoms: Sequence[str | Node | tuple[Node]]) -> str:
         atoms: In order: texts, points, elements where they begin, and `(element,)` where they end.
     """
     text, last = "", ""
-    nodes: list[Node] = []
+    nodes: list[Node] = []  # those that began or ended since the last character that is not blank
     between: list[Node | tuple[Node]] = []  # atoms since the last text
     point = None  # the last one, if no text has come since
     for atom in filter(None, atoms):
@@ -221,11 +224,14 @@ def _settle(atoms: Sequence[str | Node | tuple[Node]]) -> str:
             if point is not None:
                 point.right = atom[0]
             text = _joined(text, nodes, between, atom)
+            if not atom.isspace():
+                nodes.clear()
             last, between, point = atom[-1], [], None
             continue
         between.append(atom)
         if isinstance(atom, tuple):
             atom[0].end = len(text)
+            nodes.append(atom[0])
             continue
         atom.start = atom.end = len(text)
         nodes.append(atom)
@@ -239,7 +245,7 @@ def _settle(atoms: Sequence[str | Node | tuple[Node]]) -> str:
 def _joined(text: str, nodes: Sequence[Node], between: Sequence[Node | tuple[Node]], more: str) -> str:
     """Text and more of it, with one blank between words that the markup between them held apart.
 
-    Blanks before punctuation are removed; the nodes so far, whose place may be among them, get their places anew.
+    Blanks before punctuation are removed; the nodes, which may have been among them, get their places anew.
     """
     points = [isinstance(each, Node) and each.is_point for each in between]
     if any(points) and (not text or text[-1].isspace()):
