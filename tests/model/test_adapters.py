@@ -12,6 +12,8 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForSeq2SeqLM
 
+from vanilla_transformer.training.finetuning import FinetuningArguments, with_adapters
+
 from .conftest import sharpened, transformers_own
 
 
@@ -56,6 +58,16 @@ def adapted(model, config: peft.PeftConfig, seed: int = 1) -> PeftModel:
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * 0.5)
     return model
+
+
+def test_new_tokens_learn_in_every_matrix_that_is_not_tied(tiny_model):
+    choices = {"train_file": ["a.tsv"], "source_language": "en", "target_language": "de", "lora_rank": 2}
+    matrices = {"encoder.embed_tokens", "decoder.embed_tokens", "lm_head"}
+    for tied, expected in ((False, matrices), (True, {"shared"})):
+        model = model_for("output" if not tied else "some tokens", tiny_model)
+        adapted = with_adapters(model, FinetuningArguments("model", **choices), [5, 6])
+        learned = [name for name, each in adapted.named_parameters() if each.requires_grad and "lora_" not in name]
+        assert {place for place in matrices | {"shared"} if any(f".{place}." in name for name in learned)} == expected
 
 
 @pytest.mark.parametrize("search", SEARCHES)
