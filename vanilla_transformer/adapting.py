@@ -101,7 +101,8 @@ def adapt(
     Raises:
         ValueError: As `train`; or the folder was begun with other settings, or no checkpoint is above the floor.
     """
-    folder, model = RunFolder(output), str(model).rstrip("/") or "/"  # `run/` is `run`
+    find_model(model)  # raises if there is none: `./USER/NAME` can only be a folder
+    folder, model = RunFolder(output), str(Path(model))  # `run/` and `./run` are `run`
     recipe = adaptation_recipe(model, settings, overrides)
     before: dict[str, list[str] | None] = {}  # the model's translations of each set, where known
     if folder.good_checkpoints() and folder.recipe.is_file():
