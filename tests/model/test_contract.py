@@ -242,6 +242,15 @@ def test_use_cache_and_checkpointing_control_the_cache(inputs):
 
 
 @pytest.mark.parametrize("kind", CLASSES)
+def test_chunked_feed_forward_changes_nothing(kind, inputs):
+    """A field of every configuration in transformers; none of our layers reads it."""
+    model = build(kind)
+    before = model(**inputs(kind))[0]
+    model.config.chunk_size_feed_forward = 1
+    torch.testing.assert_close(model(**inputs(kind))[0], before)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
 def test_argument_or_configuration_can_request_tuples(kind, inputs):
     model = build(kind)
     expected = model(**inputs(kind)).to_tuple()
