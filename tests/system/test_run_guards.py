@@ -255,7 +255,9 @@ def test_run_keeps_the_vocabulary_of_its_checkpoints(recipe, run, copy, tmp_path
     (first / "tokenizer.json").write_text(json.dumps(vocabulary))
     shutil.rmtree(begun.tokenizer)
     begun.scores.unlink()
-    with pytest.raises(ValueError, match="has another vocabulary than when the run was begun: restore one of them"):
+    with pytest.raises(
+        ValueError, match="first gives another vocabulary now than when the run was begun: restore one of them"
+    ):
         train(replace(recipe(), initial_model=str(first)), begun.path, resume=True)
     assert not begun.tokenizer.exists()
 

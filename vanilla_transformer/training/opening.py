@@ -87,7 +87,7 @@ def make_vocabulary(folder: RunFolder, data: RunData, show_progress: bool) -> No
     """Makes the run's vocabulary if it has none: for a run with checkpoints, the same as theirs.
 
     Raises:
-        ValueError: It would not be the same, because the initial model has another one by now. Nothing is left.
+        ValueError: It would not be the same, say because the initial model has another one by now. Nothing is left.
     """
     is_lost = not folder.tokenizer.exists()
     data.make_tokenizer(folder, show_progress)
@@ -97,9 +97,10 @@ def make_vocabulary(folder: RunFolder, data: RunData, show_progress: bool) -> No
         if not is_lost:
             raise
         shutil.rmtree(folder.tokenizer)
+        source = data.recipe.initial_model or "the training text"
         raise ValueError(
-            f"{folder.tokenizer} is gone, and {data.recipe.initial_model} has another vocabulary than when the run was "
-            "begun: restore one of them."
+            f"{folder.tokenizer} is gone, and {source} gives another vocabulary now than when the run was begun: "
+            "restore one of them."
         ) from error
 
 
