@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _NO_TOKEN = -1  # in place of a token after the end of a translation
+_LOG2_E = 1 / math.log(2)
 
 Places = tuple[torch.LongTensor, torch.LongTensor, torch.LongTensor]
 """Indices of some of the scores (sentences, beams, vocabulary)."""
@@ -83,8 +84,9 @@ class Normalisers:
             rows = scores.flatten(0, -2)
             if self.room is None or self.room.shape[1] != rows.shape[1]:
                 self.room = rows.new_empty(max(1, 2**17 // rows.shape[1]), rows.shape[1])
-            parts = [torch.exp(part, out=self.room[: len(part)]).sum(dim=1) for part in rows.split(len(self.room))]
-            sums = torch.cat(parts)
+            # exp(x) = 2^(x / ln 2): torch leaves `exp` to MKL, which takes twice as long for it on an AMD EPYC.
+            parts = (torch.mul(part, _LOG2_E, out=self.room[: len(part)]) for part in rows.split(len(self.room)))
+            sums = torch.cat([torch.exp2(part, out=part).sum(dim=1) for part in parts])
             if bool(((sums > 1e-20) & (sums < torch.inf)).all()):
                 return sums.log_().view(scores.shape[:-1])
         return scores.logsumexp(dim=-1)
