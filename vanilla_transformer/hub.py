@@ -68,7 +68,9 @@ def fetched_model(name: str, patterns: Sequence[str]) -> Path:
         fetched = snapshot_download(
             repository, revision=revision or None, allow_patterns=list(patterns), ignore_patterns=checkpoints
         )
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
+    except errors.RevisionNotFoundError as error:
+        raise FileNotFoundError(f"{repository} on the Hub has no revision {revision}.") from error
+    except errors.RepositoryNotFoundError as error:
         told = f"{no_folder}, and no such model on the Hub that you may read: log in with `hf auth login`."
         raise FileNotFoundError(told) from error
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.HTTPError, ConnectionError) as error:

@@ -36,9 +36,7 @@ def check_free(path: Path) -> None:
         raise FileExistsError(f"{path} exists already: move it elsewhere, or choose another folder.")
 
 
-def check_digest(
-    path: Path, entry: Mapping, remedy: str = "Remove it and its report to begin anew."
-) -> "hashlib._Hash":
+def check_digest(path: Path, entry: Mapping, remedy: str) -> "hashlib._Hash":
     """The running digest of what was written to a file; ValueError if the file is missing, or begins otherwise.
 
     Args:

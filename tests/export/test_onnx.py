@@ -147,7 +147,9 @@ def test_generation_config_settings_are_followed(exported, tokenizer, texts, tmp
         model.generation_config.update(**settings)
         model.generation_config.save_pretrained(folder)
         assert translated_there(folder, texts) == translated_here(model, tokenizer, texts), settings
-    for settings in ({"repetition_penalty": 1.2}, {"bad_words_ids": [[5, 6]]}, {"min_new_tokens": 1}):
+    for settings in (
+        {"repetition_penalty": 1.2}, {"bad_words_ids": [[5, 6]]}, {"min_new_tokens": 1}, {"do_sample": True},
+    ):  # fmt: skip
         model.generation_config = copy.deepcopy(exported[0].generation_config)
         model.generation_config.update(**settings)
         model.generation_config.save_pretrained(folder)

@@ -227,6 +227,7 @@ def page_folder(request, runnable, tokenizer, tmp_path_factory):
     {}, {"early_stopping": True}, {"early_stopping": "never"}, {"length_penalty_type": "gnmt", "max_length": 12},
     {"bad_words_ids": [[119]], "max_new_tokens": 9}, {"eos_token_id": [2, 7]}, {"no_repeat_ngram_size": 1},
     {"no_repeat_ngram_size": 2, "bad_words_ids": [[119]]}, {"minimum_bayes_risk": True, "num_return_sequences": 1},
+    {"no_repeat_ngram_size": 1, "renormalize_logits": True},
 ])  # fmt: skip
 def test_page_translations_and_attention_equal_python(page_folder, tokenizer, texts, tmp_path, settings):
     model, folder = page_folder[0], tmp_path / "copy"

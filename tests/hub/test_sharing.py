@@ -390,9 +390,10 @@ class TestUse:
         assert (status, f"There is no model in ./{NAME}" in errors) == (1, True)  # it can only be a folder
         assert tagged[:2] == local[:2]
         assert tagged[1].strip()
-        for status, _, errors in missing:
+        told = (f"{NAME} on the Hub has no revision v2.", "no such model on the Hub")
+        for (status, _, errors), message in zip(missing, told, strict=True):
             assert status == 1
-            assert "no such model on the Hub" in errors
+            assert message in errors
 
     def test_new_calibration_stays_in_its_revision(self, published, hub, hub_python, corpus):  # noqa: F811
         """Files in the cache are links to contents that revisions share."""

@@ -202,7 +202,7 @@ def test_changed_arguments_and_damaged_files_are_rejected(models, text, made, tm
     damaged = bytearray((output / "text.en.gz").read_bytes())
     damaged[len(damaged) // 2] ^= 1
     (output / "text.en.gz").write_bytes(damaged)
-    assert "text.en.gz is damaged: its content is not what was written" in refused(*same)
+    assert "text.en.gz is damaged: its content is not what was written. Remove both files and" in refused(*same)
     (output / "text.report.json").unlink()
     assert "exists already: move it elsewhere" in refused(*same)
     (output / "text.report.json").write_text("{}")

@@ -401,6 +401,16 @@ def test_unusable_models_and_files_are_rejected(run, tmp_path):
     ):
         assert message in refused("translate", *words)
     assert not (tmp_path / "out").exists()
+    greedy = shutil.copytree(run / "averaged", tmp_path / "greedy")
+    decoding = json.loads((greedy / "generation_config.json").read_text(encoding="utf-8"))
+    (greedy / "generation_config.json").write_text(json.dumps({**decoding, "num_beams": 1}), encoding="utf-8")
+    for words in (
+        ["translate", "hello"],
+        ["backtranslate", "--input", run / "recipe.yaml", "--output", tmp_path / "out"],
+    ):
+        languages = ["--source-language", "en", "--target-language", "de"][: 4 * (words[0] == "backtranslate")]
+        errors = refused(*words, "--model", greedy, *languages, "--length-penalty", "2", status=2)
+        assert "--length-penalty is for a beam search" in errors
 
 
 # ---------------------------------------------------------------------------------------------------------------- score

@@ -11,6 +11,7 @@ import torch
 from vanilla_transformer import ExportedModel, to_ctranslate2, translate, translate_lines
 from vanilla_transformer.model.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.translation import in_blocks
+from vanilla_transformer.translation.synthetic import synthesize
 
 from ..export.conftest import ending_model
 from ..model.conftest import build_model
@@ -148,6 +149,16 @@ def test_unsupported_options_are_rejected(exported, tokenizer):
     ):
         with pytest.raises(ValueError, match=message):
             list(translate_lines(exported, tokenizer, [SENTENCES], **options))
+
+
+def test_samples_for_training_need_torch(exported, tokenizer, tmp_path):
+    """CTranslate2's random numbers cannot be set for each chunk, so resumed work would draw others."""
+    text = tmp_path / "text.de"
+    text.write_text("Der Hund ist alt.\n", encoding="utf-8")
+    options = {"languages": ("de", "en"), "do_sample": True, "num_beams": 1}
+    with pytest.raises(ValueError, match="CTranslate2 cannot draw the same samples again"):
+        synthesize(exported, tokenizer, text, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_unusable_folder_is_rejected(exported, tmp_path):

@@ -19,13 +19,15 @@ from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.translation import Casing
 
 
-KNOWN = {"a", "Anna", "and", "dog", "isn", "sees", "t", "the", "The", "TV", "Hund", "old"}
+KNOWN = {"a", "Anna", "and", "dog", "isn", "sees", "S", "T", "the", "The", "TV", "Hund", "old"}
 BY_HAND = [
     # line, in sentence case, form
     ("THE DOG SEES ANNA.", "The dog sees Anna.", "upper"),
     ("THE DOG ISN'T OLD. ANNA SEES TV!", "The dog isn't old. Anna sees TV!", "upper"),
     ('"THE 2 DOGS!"', '"The 2 dogs!"', "upper"),
+    ("THE DOG’S OLD, S", "The dog’s old, S", "upper"),
     ("The Dog Sees Anna", "The dog sees Anna", "title"),
+    ("The Dog's Old Hund", "The dog's old Hund", "title"),
     ("Anna And Hund And Old 3d TV", "Anna and Hund and old 3d TV", "title"),
     ("E\u0301TUDE DOG", "E\u0301tude dog", "upper"),
     # unchanged
@@ -44,6 +46,8 @@ def test_casing_handles_sharp_s_and_training_text_slips():
     assert Casing().take_off("DIE STRAßE IST LANG") == ("Die straße ist lang", "upper")
     counts = {"China": 11, "china": 2, "two": 20, "Two": 90, "dogs": 3, "in": 9}
     assert Casing(counts).take_off("TWO DOGS IN CHINA, TWO") == ("Two dogs in China, two", "upper")
+    counts = {"NASA": 1000, "Nasa": 1, "UN": 200, "Un": 50, "un": 20, "und": 9}
+    assert Casing(counts).take_off("UND NASA UND UN") == ("Und NASA und UN", "upper")
 
 
 def test_words_of_a_glossary_keep_their_capitals():

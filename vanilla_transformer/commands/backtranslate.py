@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .process import UsageError, check_engine, check_positive, use_memory_well
-from .translate import sampling_options, search_options
+from .translate import check_penalty, sampling_options, search_options
 
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def backtranslate(
     languages = asked.source, asked.target
     use_memory_well()
     engine, tokenizer = load_engine(model, "torch", device, int8=quantize is not None, precision=precision)
+    check_penalty(options, engine)
     models = [{"path": str(Path(path)), "sha256": sha256_of_model(find_model(path))} for path in model]
     made_by = {"models": models, "quantize": quantize, "device": engine.device.type}
     if precision != "float32":  # folders begun before there was this option do not name it

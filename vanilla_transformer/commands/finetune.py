@@ -30,8 +30,9 @@ def finetune(
 ) -> None:
     """Fine-tunes a translation model with transformers' own Seq2SeqTrainer: one of this package, or Marian's.
 
-    Besides the options below, all of transformers' Seq2SeqTrainingArguments but --debug and --do_predict are options: --do_train,
-    --do_eval, --predict_with_generate, --learning_rate 1e-4, --num_train_epochs 3, --resume_from_checkpoint last ...
+    Besides the options below, all of transformers' Seq2SeqTrainingArguments but --debug and --do_predict are options:
+    --do_train, --do_eval, --predict_with_generate, --learning_rate 1e-4, --num_train_epochs 3,
+    --resume_from_checkpoint last ...
 
     A model of this package keeps the dropout, word dropout and LayerDrop of its configuration, and its label smoothing
     unless --label_smoothing_factor is given. R-Drop is off unless --r_drop_alpha is given, whatever the model was

@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Of two hypotheses, the longer one is always more like the other.
+_PENALTY_NEEDS_BEAMS = "--length-penalty is for a beam search: leave it out, or give --num-beams of 2 or more."
 _RISK_NEEDS_BEAMS = "--minimum-bayes-risk is for a beam search: no --sample, and --num-beams of 3 or more."
 
 
@@ -315,7 +316,7 @@ def translations_of(
         wanted = options.get("num_return_sequences", 1)
         if not options.get("do_sample") and wanted > options.get("num_beams", loaded.generation_config.num_beams or 1):
             options["num_beams"] = wanted
-        beams = options.get("num_beams", loaded.generation_config.num_beams or 1)
+        beams = check_penalty(options, loaded)
         if options.get("minimum_bayes_risk") and beams < 3:
             raise UsageError(_RISK_NEEDS_BEAMS)
         warnings = None
@@ -353,11 +354,19 @@ def search_options(
     if length_penalty is not None and not math.isfinite(length_penalty):
         raise UsageError(f"--length-penalty must be finite, not {length_penalty}.")
     if length_penalty is not None and num_beams == 1:
-        raise UsageError("--length-penalty is for a beam search: leave it out, or give --num-beams of 2 or more.")
+        raise UsageError(_PENALTY_NEEDS_BEAMS)
     # Otherwise the model's own number would count, which may be more than the beams asked for.
     options = {"num_beams": num_beams, "num_return_sequences": n_best or 1}
     options |= {"length_penalty": length_penalty, "max_new_tokens": max_tokens}
     return {name: value for name, value in options.items() if value is not None}
+
+
+def check_penalty(options: Mapping, engine) -> int:
+    """How many beams there will be; UsageError for a length penalty with only one, which may be the model's own."""
+    beams = options.get("num_beams", engine.generation_config.num_beams or 1)
+    if "length_penalty" in options and beams == 1:
+        raise UsageError(_PENALTY_NEEDS_BEAMS)
+    return beams
 
 
 def sampling_options(

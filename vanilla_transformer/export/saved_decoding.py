@@ -24,7 +24,10 @@ _TORCH_ALONE: dict[str, tuple] = {
     "typical_p": (1,),
 }
 # CTranslate2 normalises scores again after it has taken tokens out, and so would rank hypotheses differently.
-_UNSUPPORTED = {"ONNX": _TORCH_ALONE, "CTranslate2": _TORCH_ALONE | {"no_repeat_ngram_size": (0,)}}
+_UNSUPPORTED = {
+    "ONNX": _TORCH_ALONE | {"do_sample": (False,)},
+    "CTranslate2": _TORCH_ALONE | {"no_repeat_ngram_size": (0,)},
+}
 
 
 def end_and_bad_tokens(saved: GenerationConfig) -> tuple[set[int], list[int]]:
@@ -46,6 +49,8 @@ def check_supported(saved: GenerationConfig, engine: str, place: str | Path) -> 
     found = {name: getattr(saved, name, None) for name in unsupported}
     if any(len(ids) > 1 for ids in saved.bad_words_ids or ()):
         found["bad_words_ids"] = "words of several tokens"
+    elif saved.bad_words_ids and engine == "CTranslate2" and not saved.renormalize_logits:
+        found["bad_words_ids"] = "tokens without renormalize_logits"
     for name, value in found.items():
         if value is not None and value not in unsupported.get(name, ()):
             raise ValueError(

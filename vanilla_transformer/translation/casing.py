@@ -16,6 +16,8 @@ UPPER, TITLE = "upper", "title"
 _RATHER = 5
 _FEWEST_WORDS = {UPPER: 2, TITLE: 3}  # a name or an abbreviation alone is not a headline
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*")  # letters with their combining marks
+APOSTROPHES = ("'", "’")  # letters before one may be half a word, as in "isn't"
+_ENDINGS = frozenset(["s", "t", "re", "ve", "m", "ll", "d"])  # of English words, behind an apostrophe
 _WORD_OR_END = re.compile(r"(\w)\w*|[.!?…][\"'”’»)\]]*\s")  # the end of a sentence
 
 
@@ -53,7 +55,7 @@ class Casing:
         form = self._form_of(line)
         if form is None:
             return line, None
-        small = _WORD.sub(lambda found: self._usual(found[0]), line)
+        small = _WORD.sub(lambda found: self._usual(found[0], ends_a_word(line, *found.span())), line)
         letters, begins = list(small), True
         for found in _WORD_OR_END.finditer(small):
             if begins and found[1] and found[0].lower() not in self.kept:  # nothing changes if it is a digit
@@ -87,19 +89,25 @@ class Casing:
             return None
         return form
 
-    def _usual(self, word: str) -> str:
+    def _usual(self, word: str, is_ending: bool) -> str:
         small = word.lower()
         if small in self.kept:
             return self.kept[small]
-        return usual_case(small, (small.title(), word), self.known)
+        return small if is_ending else usual_case(small, (small.title(), word), self.known)
+
+
+def ends_a_word(text: str, start: int, end: int) -> bool:
+    """Whether letters of a text are the end of an English word, as in "isn't" and "dog's"."""
+    is_behind = text[max(0, start - 1) : start] in APOSTROPHES and text[max(0, start - 2) : start - 1].isalpha()
+    return is_behind and text[start:end].lower() in _ENDINGS
 
 
 def usual_case(small: str, others: Iterable[str], known: Collection[str]) -> str:
-    """How a word is mostly written inside a sentence: in small letters or like one of the others, if that is known.
+    """How a word is mostly written inside a sentence: in small letters, or like the most frequent of the others.
 
     With counts, a word gets a capital only if it came with one more than five times as often as without: sentences
     begin with capitals, and text has mistakes.
     """
     counts = known if isinstance(known, Mapping) else dict.fromkeys((small, *others), 1)
-    best = next((each for each in others if each in known), small)
-    return best if small not in known or counts.get(best, 0) > _RATHER * counts[small] else small
+    best = max((each for each in others if each in known), key=counts.__getitem__, default=small)
+    return best if small not in known or counts[best] > _RATHER * counts[small] else small

@@ -17,14 +17,12 @@ from transformers import PreTrainedTokenizerBase
 from ..data.forms import KEYBOARDS
 from ..data.known_words import cut_words
 from ..data.scripts import is_unspaced
-from .casing import usual_case
+from .casing import APOSTROPHES, ends_a_word, usual_case
 
 
 # Strings between blanks, and signs of a non-word: "dg2", "a.com", "@anna", "{dgo}", soft hyphens, ligatures.
 _STRING, _ODD = re.compile(r"\S+"), re.compile("[\\d@#/\\\\&=%_<>{}$\u00ad\u200b\ufb00-\ufb06]|[.:]\\w")
 _WORD = regex.compile(r"\p{L}[\p{L}\p{M}\u200c\u200d]+")
-_APOSTROPHES = ("'", "’")  # letters before one may be half a word, as in "isn't"
-_ENDINGS = frozenset(["s", "t", "re", "ve", "m", "ll", "d"])  # of English words, behind an apostrophe
 _SENTENCE_ENDS = frozenset(".!?…:;؟۔।॥։።")
 _FEWEST = 3  # a rarer word may itself be a typo in the training text
 _TIMES = 1000  # it counts as a typo if a word that is one likely mistake away came this many times as often
@@ -131,9 +129,8 @@ class Spelling:
         found, begins = [], True
         odd = {place for each in _STRING.finditer(normalized) if _ODD.search(each[0]) for place in range(*each.span())}
         for word, start, end in words:
-            stays = word.casefold() in self.kept or start in odd or normalized[end : end + 1] in _APOSTROPHES
-            if normalized[max(0, start - 1) : start] in _APOSTROPHES and word.lower() in _ENDINGS:
-                stays = stays or normalized[max(0, start - 2) : start - 1].isalpha()
+            stays = word.casefold() in self.kept or start in odd or normalized[end : end + 1] in APOSTROPHES
+            stays = stays or ends_a_word(normalized, start, end)
             written = cased[start:end]
             if not stays and (better := self._best(written, begins)) != written:
                 found.append((better, start, end))

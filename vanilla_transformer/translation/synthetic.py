@@ -31,6 +31,7 @@ from transformers import PreTrainedTokenizerFast
 from ..data.encoding import PairLimits
 from ..files import alone_in, named_in_errors, read_json, remove_leftovers, text_lines, write_json
 from ..resuming import check_begun_with, check_digest, check_free
+from .by_ctranslate2 import ExportedModel
 from .decoding import Decoding, Hypothesis
 from .lines import in_blocks, one_line
 from .sentences import Model, translate_lines
@@ -38,6 +39,7 @@ from .sentences import Model, translate_lines
 
 logger = logging.getLogger(__name__)
 
+_ANEW = "Remove both files and their report to begin anew."
 LIMITS = PairLimits(max_source_length=256, max_target_length=256, max_length_ratio=3.0)
 
 
@@ -129,7 +131,7 @@ def synthesize(
         FileNotFoundError, IsADirectoryError: There is no such text.
         FileExistsError: There are other files of these names, or another process works in the folder.
         ValueError: The text is malformed, or names another language; the work in the folder was begun with something
-            else, or is damaged; no pair is left.
+            else, or is damaged; no pair is left; CTranslate2 is to draw samples, which it could not repeat.
     """
     if chunk_lines < 1:
         raise ValueError(f"chunk_lines must be 1 or more, not {chunk_lines}.")
@@ -137,8 +139,10 @@ def synthesize(
         raise ValueError(f"Source and target language are both {languages[0]!r}: give two different codes.")
     text, output = Path(text), Path(output)
     name = name_of(text, languages)
-    lines, digest = _read_through(text)
     decoding = _decoding_facts(Decoding.resolve(generate_options, model.generation_config))
+    if decoding["do_sample"] and isinstance(model, ExportedModel):
+        raise ValueError("CTranslate2 cannot draw the same samples again after an interruption: translate with torch.")
+    lines, digest = _read_through(text)
     begun_with = {
         "text": {"path": str(text), "lines": lines, "sha256": digest},
         "text_is_the": "source" if forward else "target",
@@ -231,7 +235,7 @@ def _opened(path: Path, begun_with: dict, sides: list[Path]) -> SyntheticReport:
     check_begun_with(path, report.begun_with, begun_with)
     if report.complete:
         for side in sides:
-            check_digest(side, report.files[side.name])
+            check_digest(side, report.files[side.name], _ANEW)
     return report
 
 
@@ -273,7 +277,7 @@ def _growing(path: Path, entry: dict | None) -> Iterator[_GrowingFile]:
     with named_in_errors(place):
         if not entry["bytes"]:
             place.touch()
-        digest = check_digest(place, entry)
+        digest = check_digest(place, entry, _ANEW)
         with place.open("r+b") as file:
             file.truncate(entry["bytes"])
             file.seek(entry["bytes"])

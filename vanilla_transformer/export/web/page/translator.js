@@ -207,7 +207,8 @@ async function beamSearch(steps, limit, beams, alpha) {
     const scores = await steps.scores(newest, open.map(({ parent }) => parent));
     // As many as ending may take away, and as many again to go on with.
     const forbidden = open.map(({ tokens }) => [...bad, ...steps.translator.repeating(tokens)]);
-    const candidates = bestOf(scores, open, Math.max(2, 1 + ends.size) * beams, forbidden);
+    const count = Math.max(2, 1 + ends.size) * beams;
+    const candidates = bestOf(scores, open, count, forbidden, generation.renormalize_logits ?? false);
     const enough = early === true && finished.length === beams;
     const goingOn = [];
     for (const [rank, { logProbability, parent, token }] of candidates.entries()) {
@@ -260,17 +261,22 @@ function mostLikeTheOthers(candidates) {
   return best;
 }
 
-/** The likeliest `count` continuations of the open hypotheses, best first; `forbidden` has the tokens that none takes. */
-function bestOf(scores, open, count, forbidden) {
+/**
+ * The likeliest `count` continuations of the open hypotheses, best first; `forbidden` has the tokens that none takes.
+ * With `renormalized`, the probabilities of the others sum to 1.
+ */
+function bestOf(scores, open, count, forbidden, renormalized) {
   const vocabulary = scores.length / open.length;
   const found = [];
   for (const [parent, { logProbability }] of open.entries()) {
     const row = scores.subarray(parent * vocabulary, (parent + 1) * vocabulary);
+    const forbid = () => forbidden[parent].forEach((token) => (row[token] = -Infinity));
+    if (renormalized) forbid();
     let [greatest, sum] = [-Infinity, 0];
     for (const score of row) if (score > greatest) greatest = score;
     for (const score of row) sum += Math.exp(score - greatest);
     const toAdd = logProbability - greatest - Math.log(sum);
-    for (const token of forbidden[parent]) row[token] = -Infinity;
+    forbid();
     for (let token = 0; token < vocabulary; token++) {
       const value = row[token] + toAdd;
       if (value === -Infinity || (found.length === count && value <= found.at(-1).logProbability)) continue;
