@@ -1,8 +1,12 @@
 """Rewritten windows keep every pair, in as many batches of similar lengths, and can start anywhere."""
 
+from accelerate.data_loader import skip_first_batches
+from datasets import Dataset
+from torch.utils.data import DataLoader
+
 from vanilla_transformer.data.augmentation import Augmentation
 from vanilla_transformer.data.batching import TokenBatchSampler
-from vanilla_transformer.data.rewriting import rewritten_windows
+from vanilla_transformer.data.rewriting import GivenPairs, RewrittenBatches, rewritten_windows
 from vanilla_transformer.data.subword_dropout import BPEDropout
 from vanilla_transformer.data.tokenizer import TokenizerSettings, learn_tokenizer
 
@@ -37,3 +41,28 @@ def test_rewritten_windows_keep_pairs_and_number_of_batches():
         for start in range(0, len(batches) + 1, 5):  # anywhere in a window, as after an interruption
             assert list(rewritten_windows(rewriters, batches, (7,), tokens, start)) == found[start:]
         assert list(rewritten_windows(rewriters, batches, (8,), tokens)) != found
+
+
+def test_batches_that_a_resumed_run_skips_are_not_rewritten():
+    class Reversing:
+        def __init__(self):
+            self.keys = []
+
+        def __call__(self, pairs, key):
+            self.keys.append(key)
+            return [{name: ids[::-1] for name, ids in pair.items()} for pair in pairs]
+
+    ids = [[*range(4, 4 + 3 + number % 5), 2] for number in range(60)]
+    pairs = Dataset.from_dict({"input_ids": ids, "labels": ids})
+    lengths = [len(each) for each in ids]
+    reversing, sampler = Reversing(), TokenBatchSampler(lengths, lengths, 8)
+    sampler.max_tokens = 20_000  # windows of six batches
+    batches = RewrittenBatches(sampler, pairs, [reversing], seed=3)
+    for workers in (0, 1):
+        loader = DataLoader(GivenPairs(len(pairs)), batch_sampler=batches, collate_fn=list, num_workers=workers)
+        whole = list(loader)
+        assert len(whole) == len(batches) > 20
+        assert sorted(pair["labels"] for batch in whole for pair in batch) == sorted(each[::-1] for each in ids)
+        reversing.keys.clear()
+        assert list(skip_first_batches(loader, 15)) == whole[15:]
+        assert reversing.keys[0] == (3, 0, 0, 2)  # the third window

@@ -280,6 +280,22 @@ def test_error_in_first_process_ends_the_second(corpus, tmp_path):
     assert "Traceback" not in first + second
 
 
+def test_process_with_another_text_than_the_first_ends_both(corpus, tmp_path):
+    other = shutil.copytree(corpus, tmp_path / "other")
+    lines = lines_of(other / "train.de")
+    written(other / "train.de", [*lines[1:], lines[0]])
+    of_another_machine = f"""
+import os, sys
+if os.environ["RANK"] == "1":
+    sys.argv[sys.argv.index("--data.folder") + 1] = {str(other)!r}
+"""
+    with PACKAGE.together(2, of_another_machine + CLI, *arguments(corpus, tmp_path / "run")) as running:
+        done = all_completed(running, timeout=200)
+    assert [each.returncode for each in done] == [1, 1], [each.stderr for each in done]
+    assert "Another of the 2 processes of this run has ended" in done[0].stderr
+    assert "The train text of process 1 is not that of the first process" in done[1].stderr
+
+
 def test_two_processes_validate_on_one_pair(corpus, tmp_path):
     for language in ("en", "de"):
         written(corpus / f"single.{language}", lines_of(corpus / f"validation.{language}")[:1])

@@ -16,6 +16,7 @@ from vanilla_transformer.hub import StreamLostError
 from vanilla_transformer.run.digests import DIGESTS, DamagedError, write_digests
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.training.checkpoints import recover, saving
+from vanilla_transformer.training.run import _fit
 
 
 @pytest.fixture
@@ -225,6 +226,25 @@ def test_stream_lost_right_after_a_resume_keeps_its_place(make_trainer, tokenize
         trainer.train(resume_from_checkpoint=True)
     trainer.save_checkpoint()
     assert json.loads(place.read_text()) == before
+
+
+def test_stream_lost_right_after_a_save_saves_nothing_again(make_trainer, tokenizer, tmp_path):
+    def unit_of(number):
+        yield from (("tiny words", f"words {row}") for row in range(40 * (number == 0)))
+        if number:
+            raise ConnectionResetError("gone")
+
+    pairs = PairStream("made up", 2, unit_of, {}, patience=0.01)
+    stream = TokenBatchStream(pairs, tokenizer, 80, buffer_pairs=20, collate=TranslationCollator())
+    trainer = make_trainer(train_dataset=stream, save_strategy="steps", save_steps=1, max_steps=100)
+    saved, save = [], trainer._save_checkpoint
+    trainer._save_checkpoint = lambda *given, **others: (
+        saved.append(trainer.state.global_step),
+        save(*given, **others),
+    )
+    with pytest.raises(StreamLostError, match=r"The last checkpoint is .*/checkpoints/checkpoint-[1-9]"):
+        _fit(trainer, RunFolder(tmp_path), "")
+    assert saved == [*range(1, trainer.state.global_step + 1)] != []
 
 
 def test_failed_save_leaves_no_checkpoint(tmp_path):

@@ -200,6 +200,21 @@ def test_training_stops_at_max_minutes_also_when_resumed(make_trainer, clock, tm
     assert longer.state.global_step == 45
 
 
+def test_time_of_evaluations_is_spent_also_when_resumed(make_trainer, clock, tmp_path):
+    class Slow(TrainerCallback):
+        def on_evaluate(self, args, state, control, metrics, **kwargs):
+            clock.seconds += 20  # before the budget's callback reads the clock
+            metrics["eval_runtime"] = 1.0
+
+    options = {"max_minutes": 2, "max_steps": 1000, "eval_strategy": "steps", "save_strategy": "steps"}
+    trainer = make_trainer(callbacks=[Slow(), Work(clock, 6)], save_total_limit=100, **options)
+    trainer.train()
+    [first, *_] = [record["step"] for record in trainer.state.log_history if "eval_loss" in record]
+    checkpoint = tmp_path / "checkpoints" / f"checkpoint-{first}"
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    assert state["stateful_callbacks"]["TimeBudget"]["attributes"]["seconds"] == 6 * first + 20
+
+
 def test_stop_of_a_resumed_run_waits_for_no_evaluation(make_trainer, clock, tmp_path):
     class Asking(StopOnRequest):
         def on_step_end(self, args, state, control, **kwargs):

@@ -252,6 +252,7 @@ def test_overflow_is_left_to_the_gradient_scaler(make_trainer, tokenizer, pairs,
             done = copy.deepcopy(model.state_dict())
     assert not same(before, done)
     assert optimizer.step_was_skipped
+    assert not guard.finite
     assert scaler.get_scale() == 2.0
     assert same(model.state_dict(), done)
     assert guard.error is None

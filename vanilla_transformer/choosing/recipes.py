@@ -108,7 +108,7 @@ def chosen_recipe(
             if yaml.safe_load(rest.get("training.noam_factor", "1")) is None:  # another schedule ends in its own way
                 unfit.add("training.cooldown_steps")
             training = typed.training
-            unaligned = training.get("fsdp"), training.get("deepspeed"), not training.get("guided_alignment", True)
+            unaligned = training.get("fsdp"), not training.get("guided_alignment", True)
             if typed.initial_model is not None or any(unaligned):
                 unfit.add("training.aligned_embeddings")
             if not phrases or data.mixture or data.stream or data.context_sentences:

@@ -159,7 +159,7 @@ def choose(
         bf16: Whether the device is fast at bfloat16.
         typed: Fields that the user sets, as `training.optim`. Layers, heads and inner width fit a typed `model.d_model`
             that has a speed; the vocabulary fits `tokenizer.kind`; warm-up and rate fit `training.max_tokens`,
-            `training.warmup_steps` and `training.optim`; Muon is left out with DeepSpeed and adapters.
+            `training.warmup_steps` and `training.optim`; Muon is left out with adapters.
     """
     typed = typed or {}
     # A batch is as large as its longer side, and a tenth of it is padding.
@@ -178,7 +178,7 @@ def choose(
         batch //= 2
     batch = _count(typed.get("training.max_tokens"), batch)
     warmup = _count(typed.get("training.warmup_steps"), int(min(4000, max(50, 0.2 * tokens / batch))))
-    with_muon = not (typed.get("training.deepspeed") or typed.get("training.lora_rank"))  # it works with neither
+    with_muon = not typed.get("training.lora_rank")
     is_muon = typed.get("training.optim", MUON if with_muon else None) == MUON
     steepest = _STEEPEST_WARMUP if is_muon else _STEEPEST_WARMUP_OF_OTHERS
     of_each = tokens / max(1, facts.distinct)

@@ -4,7 +4,8 @@ A rewriter is called with pairs of ids and a key, and returns as many pairs. All
 `identity` gives, by the name of the training argument, everything that determines the new ids.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,10 +35,11 @@ class Rewriter(Protocol):
 
 def rewritten_windows(
     rewriters: Sequence[Rewriter],
-    batches: Iterable[Sequence[Mapping]],
+    batches: Iterable[Sequence],
     key: tuple[int, ...],
     max_tokens: int,
     start: int = 0,
+    read: Callable[[Sequence], Sequence[Mapping]] = list,
 ) -> Iterator[list[dict]]:
     """Rewrites batches: the pairs of a window are cut into as many batches again, by their new lengths.
 
@@ -47,14 +49,15 @@ def rewritten_windows(
 
     Args:
         rewriters: Rewrite the pairs, one after another.
-        batches: Batches of pairs.
+        batches: Batches of pairs, or of what `read` makes pairs of.
         key: Whole numbers, 0 or more, that no other batches have.
         max_tokens: The budget of the batches: the smaller they are, the more of them a window has.
         start: Number of the batch to begin with. It does not change the windows.
+        read: Makes the pairs of a batch. Those of windows before `start` are not read.
     """
     size = max(4, _WINDOW_TOKENS // max_tokens)
     number, skip = divmod(start, size)
-    batches = islice(batches, number * size, None)
+    batches = map(read, islice(batches, number * size, None))
     while window := list(islice(batches, size)):
         pairs = list(chain.from_iterable(window))
         for rewrite in rewriters:
@@ -64,8 +67,35 @@ def rewritten_windows(
         number, skip = number + 1, 0
 
 
+class _Pass:
+    """The batches of a process in one pass, rewritten in turn; those before the first one asked for are not."""
+
+    def __init__(self, batches: Callable[[int], Iterator[list[dict]]]):
+        self.batches = batches  # those from a number on
+        self.left, self.next = iter(()), -1
+
+    def batch(self, number: int) -> list[dict]:
+        if number != self.next:
+            self.left = self.batches(number)
+        self.next = number + 1
+        return next(self.left)
+
+
+class _Later:
+    """A batch that is rewritten when it is loaded: those that a resumed run skips never are."""
+
+    def __init__(self, of: _Pass, number: int):
+        self.of, self.number = of, number
+
+    def __reduce__(self):  # on its way to a process that loads batches
+        return list, (self.pairs(),)
+
+    def pairs(self) -> list[dict]:
+        return self.of.batch(self.number)
+
+
 class RewrittenBatches(Sampler):
-    """The batches of a sampler, rewritten. They hold pairs, not row numbers, so `GivenPairs` is the dataset.
+    """The batches of a sampler, rewritten. They stand for pairs, not row numbers, so `GivenPairs` is the dataset.
 
     A process rewrites only its own batches; in place of those that accelerate gives to others, it yields empty lists.
     """
@@ -89,16 +119,17 @@ class RewrittenBatches(Sampler):
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __iter__(self) -> Iterator[list[dict]]:
+    def __iter__(self) -> Iterator[list[_Later]]:
         every, key = list(self.batches), (self.seed, self.rank, self.batches.epoch)
-        own = (self.pairs.__getitems__(batch) for batch in every[self.rank :: self.world_size])
-        cut = rewritten_windows(self.rewriters, own, key, self.batches.max_tokens)
+        own, read = every[self.rank :: self.world_size], self.pairs.__getitems__
+        these = _Pass(partial(rewritten_windows, self.rewriters, own, key, self.batches.max_tokens, read=read))
         for number in range(len(every)):
-            yield next(cut) if number % self.world_size == self.rank else []
+            of, place = divmod(number, self.world_size)
+            yield [_Later(these, of)] if place == self.rank else []
 
 
 class GivenPairs(Dataset):
-    """Gives the pairs that it is asked for."""
+    """Gives the pairs of a batch of [`RewrittenBatches`]."""
 
     def __init__(self, pairs: int):
         self.pairs = pairs
@@ -106,5 +137,6 @@ class GivenPairs(Dataset):
     def __len__(self) -> int:
         return self.pairs
 
-    def __getitems__(self, batch: list[dict]) -> list[dict]:
-        return batch
+    def __getitems__(self, batch: list[_Later | list[dict]]) -> list[dict]:
+        [given] = batch
+        return given.pairs() if isinstance(given, _Later) else given

@@ -234,8 +234,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(f"max_grad_norm must be finite, 0 for no clipping, not {self.max_grad_norm}.")
         if self.ddp_timeout < 1:
             raise ValueError(f"ddp_timeout must be at least 1 second, not {self.ddp_timeout}.")
-        if self.lora_rank < 0 or (self.lora_rank and (self.fsdp or self.deepspeed)):
-            raise ValueError(f"lora_rank must be at least 0, and 0 with fsdp and deepspeed, not {self.lora_rank}.")
+        if self.deepspeed:  # it takes its steps and writes its checkpoints where neither can be checked
+            raise ValueError("deepspeed does not work here, its runs could not be resumed: fsdp shards a model.")
+        if self.lora_rank < 0 or (self.lora_rank and self.fsdp):
+            raise ValueError(f"lora_rank must be at least 0, and 0 with fsdp, not {self.lora_rank}.")
         if self.lora_rank and self.weight_decay:
             raise ValueError(
                 "weight_decay would change rows of the vocabulary that lora_rank leaves alone: set it to 0."
@@ -272,7 +274,6 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         """Raises ValueError for what does not work with Muon."""
         for name, why in (
             ("lora_rank", "the products of its adapters are what should be orthogonal, not the adapters"),
-            ("deepspeed", "it has optimizers of its own"),
             ("optim_args", "it has no effect"),
             ("optim_target_modules", "it has no effect"),
         ):
@@ -301,7 +302,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                 "aligned_embeddings needs a word aligner: set guided_alignment, say to 0.1, or leave it out."
             )
         shared_out = "each process has only a part of the embeddings"
-        for name, why in (("fsdp", shared_out), ("deepspeed", shared_out), ("lora_rank", "its embeddings are trained")):
+        for name, why in (("fsdp", shared_out), ("lora_rank", "its embeddings are trained")):
             if self.aligned_embeddings and getattr(self, name):
                 raise ValueError(f"{name} does not work with aligned_embeddings: {why}. Leave one of the two out.")
         if not 0 <= self.r_drop_start <= (self.max_steps if self.r_drop_alpha else 0):
@@ -319,6 +320,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
                 raise ValueError(
                     f"cooldown_steps {self.cooldown_steps} needs a known last update, and max_minutes has none: give "
                     "the share of the time in which the rate is to fall, say 0.2."
+                )
+            if self.eval_delay:
+                raise ValueError(
+                    "eval_delay has no effect with max_minutes, whose clock asks for evaluations: leave it out."
                 )
             self.eval_steps = self.save_steps = self.max_steps  # the clock asks for them
         if self.noam_factor is not None and not (self.warmup_steps >= 1 and self.noam_factor > 0):
@@ -349,10 +354,10 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         """Completes how checkpoints are chosen, averaged and kept; raises ValueError for bad values."""
         if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
             raise ValueError(f"ema_decay must be at least 0 (for none) and below 1, not {self.ema_decay}.")
-        if self.ema_decay and (self.fsdp or self.deepspeed):
+        if self.ema_decay and self.fsdp:
             raise ValueError(
-                "ema_decay needs all weights in every process, which fsdp and deepspeed share out: leave it out, and "
-                "average checkpoints (average_last)."
+                "ema_decay needs all weights in every process, which fsdp shares out: leave it out, and average "
+                "checkpoints (average_last)."
             )
         if self.average_last < 0:
             raise ValueError(f"average_last must be 0 or more, not {self.average_last}.")

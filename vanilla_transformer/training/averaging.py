@@ -66,7 +66,7 @@ def average_checkpoints(checkpoints: Sequence[str | Path], output: str | Path, *
             if not weight.isfinite().all():
                 raise FloatingPointError(
                     f"The weights of {', '.join(map(str, folders))} are not finite ({name}): the model is of no use. "
-                    "Train with a lower rate (training.noam_factor)."
+                    "Train with a lower rate (training.noam_factor, or learning_rate without it)."
                 )
         save_file(mean, beside / WEIGHTS, metadata={"format": "pt"})
         _copy_companions(folders[-1], beside)

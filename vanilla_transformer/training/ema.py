@@ -62,9 +62,8 @@ class WeightAverage(TrainerCallback):
         if self.checkpoint is not None:
             self._load(Path(self.checkpoint) / EMA_WEIGHTS)
 
-    def on_step_end(self, args, state, control, *, model, optimizer, **kwargs):
-        # The guard skips updates that are not finite; with fp16 the gradient scaler does.
-        if self.guard.in_a_row or getattr(optimizer, "step_was_skipped", False):
+    def on_step_end(self, args, state, control, *, model, **kwargs):
+        if not self.guard.finite:  # the guard, or with fp16 the gradient scaler, has skipped the update
             return
         self.updates += 1
         average = get_ema_multi_avg_fn(warmed_up_decay(self.updates, self.decay))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 from accelerate import Accelerator, PartialState
@@ -14,6 +15,8 @@ from transformers import PreTrainedModel
 from .arguments import VanillaTransformerTrainingArguments
 
 
+T = TypeVar("T")
+
 # Messages of a backend when the other end of a connection is gone; it raises only RuntimeError.
 _GONE = ("connection reset", "connection closed", "connection refused", "broken pipe", "timed out", "remote error")
 
@@ -22,23 +25,41 @@ class ProcessLostError(OSError):
     """Another process of the run ended, or could not be reached in time."""
 
 
-def first_alone(arguments: VanillaTransformerTrainingArguments, action: Callable[[], None]) -> None:
-    """The first process runs an action, maybe for hours; the others wait, and raise ProcessLostError if it failed."""
+def patient_broadcast(arguments: VanillaTransformerTrainingArguments) -> Callable[[T], T]:
+    """What gives every process the value of the first one, for which the others wait up to a day.
+
+    All processes must make it, and call it as often. The run's own timeout is for processes that all do the same.
+    """
+    if arguments.world_size == 1:
+        return lambda value: value
+    group = torch.distributed.new_group(backend="gloo", timeout=timedelta(days=1))
+
+    def tell(value: T) -> T:
+        values = [value]
+        torch.distributed.broadcast_object_list(values, 0, group=group)
+        return values[0]
+
+    return tell
+
+
+def first_alone(
+    arguments: VanillaTransformerTrainingArguments, action: Callable[[], None], tell: Callable[[bool], bool]
+) -> None:
+    """The first process runs an action, maybe for hours; the others wait, and raise ProcessLostError if it failed.
+
+    `tell` is a [`patient_broadcast`] that was made earlier: to make one, a process would wait for a lost one.
+    """
     if arguments.world_size == 1:
         action()
         return
-    # A separate group with its own timeout: the run's is for processes that all do the same.
-    group = torch.distributed.new_group(backend="gloo", timeout=timedelta(days=1))
-    failed = torch.zeros(())
     if arguments.process_index == 0:
         try:
             action()
         except BaseException:
             with suppress(RuntimeError):  # if the others have gone too, this process's own error is the one to tell
-                torch.distributed.broadcast(failed.fill_(1), 0, group=group)
+                tell(False)
             raise
-    torch.distributed.broadcast(failed, 0, group=group)
-    if failed:
+    if not tell(True):
         raise ProcessLostError("The first process of this run could not begin it; its message says why.")
 
 

@@ -238,8 +238,9 @@ class TimeBudget(TrainerCallback, ExportableState):
         return min(1.0, max(0.0, (whole - self.seconds) / (whole * args.cooldown_steps)))
 
     def state(self) -> dict:
-        kept = ("seconds", "evaluated_at", "evaluation")
-        return {"args": {}, "attributes": {name: getattr(self, name) for name in kept}}
+        seconds = max(self.seconds, self.evaluated_at)  # a checkpoint is saved after the evaluation
+        kept = {"seconds": seconds, "evaluated_at": self.evaluated_at, "evaluation": self.evaluation}
+        return {"args": {}, "attributes": kept}
 
 
 def is_over(budget: Mapping, minutes: float) -> bool:

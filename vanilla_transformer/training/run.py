@@ -32,7 +32,7 @@ from .description import describe_choice, describe_needs, describe_updates
 from .initial_model import GROWN_FROM, take_weights
 from .low_rank import add_adapters
 from .opening import make_vocabulary, open_folder
-from .processes import first_alone, others_named_in_errors
+from .processes import first_alone, others_named_in_errors, patient_broadcast
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest, is_over, write_log
 from .run_data import RunData
 from .run_results import draw_attention, keep_models, remove_translations, score
@@ -94,15 +94,16 @@ def train(
     arguments = usable_arguments(folder, recipe, device)
     if arguments.push_to_hub and publish is None:
         raise ValueError("training.push_to_hub needs something that publishes: give train(..., publish=...).")
-    data = RunData.open(recipe, folder, arguments)
     with others_named_in_errors(arguments), contextlib.ExitStack() as stack:
+        tell = patient_broadcast(arguments)
+        data = RunData.open(recipe, folder, arguments, tell)
 
         def begin() -> None:
             stack.enter_context(alone_in(folder.path))
             open_folder(folder, recipe, data, resume, arguments, command)
             make_vocabulary(folder, data, show_progress)
 
-        first_alone(arguments, begin)
+        first_alone(arguments, begin, tell)
         set_seed(arguments.seed)
         trainer = _make_trainer(folder, data, arguments, show_progress)
         _fit(trainer, folder, how_to_go_on)
@@ -261,10 +262,11 @@ def _fit(trainer: VanillaTransformerTrainer, folder: RunFolder, how_to_go_on: st
             f"{checkpoints[-1]} was not saved by a run: its state holds Python objects, so it was not loaded."
         ) from error
     except StreamLostError as error:
-        # Between two updates a single process can save.
-        if trainer.args.world_size == 1 and trainer.state.global_step > done:
+        # Between two updates a single process can save, unless that has just been done.
+        step, saved = trainer.state.global_step, folder.good_checkpoints()
+        if trainer.args.world_size == 1 and step > done and f"checkpoint-{step}" not in {each.name for each in saved}:
             trainer.save_checkpoint()
-        saved = folder.good_checkpoints()
+            saved = folder.good_checkpoints()
         told = f"The last checkpoint is {saved[-1]}." if saved else "Nothing has been trained yet."
         raise StreamLostError(f"{error} {told} {how_to_go_on}") from error
     finally:
@@ -300,5 +302,5 @@ def _check_last_loss(folder: RunFolder) -> None:
     if validations and validations[-1]["eval_loss"] is None:
         raise FloatingPointError(
             f"The validation loss after update {validations[-1].get('step')} is not finite: the model is of no "
-            "use. Train with a lower rate (training.noam_factor)."
+            "use. Train with a lower rate (training.noam_factor, or learning_rate without it)."
         )

@@ -2,11 +2,10 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelerate.utils import broadcast_object_list
 from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedTokenizerFast
 
@@ -38,7 +37,7 @@ def check_batches(data: DataSettings, max_tokens: int) -> None:
     if (longest := max(data.max_source_length, data.max_target_length)) > max_tokens:
         raise ValueError(
             f"data.max_source_length and data.max_target_length let pairs of {longest} tokens through, and a batch "
-            f"has training.max_tokens = {max_tokens}: raise this, or lower those."
+            f"has training.max_tokens = {max_tokens}: raise this, and update_tokens if it is set, or lower those."
         )
 
 
@@ -51,31 +50,44 @@ class RunData:
     measured: dict[str, TextCorpus]
 
     @classmethod
-    def open(cls, recipe: Recipe, folder: RunFolder, arguments: VanillaTransformerTrainingArguments) -> "RunData":
+    def open(
+        cls,
+        recipe: Recipe,
+        folder: RunFolder,
+        arguments: VanillaTransformerTrainingArguments,
+        tell: Callable = lambda value: value,
+    ) -> "RunData":
         """Opens all text of a run, test sets too: their errors show before training, not after it.
 
-        A repository on the Hub may change any time, so all sessions and processes of a run read one commit of it.
+        A repository on the Hub may change any time, so all sessions and processes of a run read one commit of it:
+        with several, `tell` is a [`patient_broadcast`].
 
         Raises:
             FileNotFoundError: A corpus is missing.
-            ValueError: A corpus is malformed or empty, a prepared one does not fit the recipe, or no training corpus
-                has the target language of a measured set. All processes but the first raise it for any error of the
-                first.
+            ValueError: A corpus is malformed or empty, a prepared one does not fit the recipe, no training corpus
+                has the target language of a measured set, or a process finds another text than the first. All
+                processes but the first raise it for any error of the first.
         """
         if arguments.process_index > 0:
-            identities, failure = broadcast_object_list([None, None])
+            begun, failure = tell(None)
             if failure is not None:
                 raise ValueError(failure)
-            return cls._open(recipe, identities)
+            data = cls._open(recipe, {name: record["corpus"] for name, record in begun.items()})
+            for name, corpus in data.corpora.items():
+                if corpus.fingerprint != begun[name]["fingerprint"]:
+                    raise ValueError(
+                        f"The {name} text of process {arguments.process_index} is not that of the first process: all "
+                        "machines must have the same files."
+                    )
+            return data
         try:
             records = folder.data_record() if folder.good_checkpoints() else {}
             data = cls._open(recipe, {name: record["corpus"] for name, record in records.items() if "corpus" in record})
         except Exception as error:
-            if arguments.world_size > 1:
-                broadcast_object_list([None, str(error)])
+            tell((None, str(error)))
             raise
         if arguments.world_size > 1:
-            broadcast_object_list([{name: corpus.identity for name, corpus in data.corpora.items()}, None])
+            tell((data.records, None))
         return data
 
     @classmethod
@@ -120,6 +132,14 @@ class RunData:
     def corpora(self) -> dict[str, Corpus]:
         """All corpora by name."""
         return {"train": self.train, **self.measured}
+
+    @property
+    def records(self) -> dict[str, dict]:
+        """What distinguishes each corpus from others, by name."""
+        return {
+            name: {"fingerprint": corpus.fingerprint, "corpus": corpus.identity}
+            for name, corpus in self.corpora.items()
+        }
 
     def check_same(self, folder: RunFolder) -> None:
         """Raises ValueError if the text is not the one that the run began with, or the record of it is damaged."""
@@ -204,10 +224,8 @@ class RunData:
         # Checkpoints are chosen by all validation sets together.
         parts = [encoded[name] for name in self.measured if name not in data.test]
         encoded["validation"] = parts[0] if len(parts) == 1 else concatenate_datasets(parts)
-        records = {}
+        records = self.records
         for name, report in reports.items():
-            corpus = self.corpora[name]
-            records[name] = {"fingerprint": corpus.fingerprint, "corpus": corpus.identity}
             if report is not None:
                 records[name] |= dataclasses.asdict(report)
                 logger.info("%s: %s", name, report)

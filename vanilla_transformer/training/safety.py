@@ -41,6 +41,7 @@ class UpdateGuard(TrainerCallback):
         """Resets the guard: training begins or resumes."""
         self.error: str | None = None  # what to tell the user once training has stopped
         self.in_a_row = self.skipped = 0
+        self.finite = True  # the last update: otherwise nothing has changed
         self.grad_norm: torch.Tensor | float | None = None  # of this update; None: the guard computes it
         self.loss: torch.Tensor | float = 0.0  # of the update under way
         self.batches: list[Mapping[str, torch.Tensor]] = []  # of the update under way
@@ -57,12 +58,12 @@ class UpdateGuard(TrainerCallback):
 
     def on_pre_optimizer_step(self, args, state, control, *, model, optimizer, **kwargs):
         loss, norm = self._measure(model, args)
-        finite = math.isfinite(loss) and math.isfinite(norm)
+        self.finite = math.isfinite(loss) and math.isfinite(norm)
         for losses in (self.window, self.session):
-            losses.append(loss if finite else None)
+            losses.append(loss if self.finite else None)
         if getattr(optimizer, "scaler", None) is not None:
             return
-        if finite:
+        if self.finite:
             self.in_a_row = 0
             return
         model.zero_grad(set_to_none=True)  # optimizers skip parameters without a gradient

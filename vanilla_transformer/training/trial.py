@@ -69,7 +69,7 @@ def tried_arguments(output: str, model: Mapping[str, Any], training: Mapping[str
 
     def tried(fields: Mapping[str, Any]) -> VanillaTransformerTrainingArguments:
         arguments = VanillaTransformerTrainingArguments(output, **fields)
-        if arguments.fsdp or arguments.deepspeed:  # accelerate sets these up once for a process
+        if arguments.fsdp:  # accelerate sets it up once for a process
             return arguments
         rows = Dataset.from_dict({"input_ids": [[4, 2]], "labels": [[5, 2]]})
         with tempfile.TemporaryDirectory() as folder:
