@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import re
+import shutil
 from dataclasses import replace
 from itertools import islice, pairwise, product
 from pathlib import Path
@@ -29,6 +30,7 @@ from vanilla_transformer.data.corpora import read_corpus
 from vanilla_transformer.data.phrasebook import phrasebook
 from vanilla_transformer.data.phrases import phrase_pairs
 from vanilla_transformer.data.tokenizer import KINDS, TokenizerSettings, learn_tokenizer
+from vanilla_transformer.model.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.run.folder import RunFolder
 from vanilla_transformer.run.recipe import load_recipe
 from vanilla_transformer.training.arguments import VanillaTransformerTrainingArguments
@@ -39,7 +41,8 @@ SPEEDS = {128: 6000.0, 256: 2500.0, 512: 500.0}
 
 
 def facts(pairs: int, words: int = 20) -> TextFacts:
-    return TextFacts(pairs, pairs, (pairs * words, pairs * words), (3 * pairs, 3 * pairs), ("LATIN", "LATIN"), 0.0)
+    types, scripts = (3 * pairs, 3 * pairs), ("LATIN", "LATIN")
+    return TextFacts(pairs, pairs, (pairs * words, pairs * words), types, 6 * pairs, scripts, 0.0)
 
 
 def chosen(*arguments, **options) -> dict:
@@ -68,7 +71,7 @@ def data(corpus):
 
 def test_facts_are_counted(caplog):
     found = facts_of([("a b c", "a x"), ("a b c", "a x"), ("die Katze", "кот")])
-    assert found == TextFacts(3, 2, (5, 3), (5, 3), ("LATIN", "CYRILLIC"), 1 / 3)
+    assert found == TextFacts(3, 2, (5, 3), (5, 3), 6, ("LATIN", "CYRILLIC"), 1 / 3)
     assert facts_of([("x", "кот спит")]).scripts == ("LATIN", "CYRILLIC")
     assert facts_of([("x", "日" * 30)]).words == (1, 10)  # no blanks: a word is three characters
     assert facts_of([("it is", "ñe'ẽ mba’e ha")]).apostrophes == (0, 2 / 3)
@@ -144,6 +147,7 @@ def test_chosen_vocabulary_size_can_be_learned():
     numbers = [str(number) for number in range(20)]
     texts = (
         [(row["en"], row["de"]) for row in islice(phrasebook("train"), 10_000)],  # many sentences of few words
+        [(f"{hour:02}:{minute:02} am", f"{hour:02}:{minute:02}") for hour in range(24) for minute in range(60)],
         [(f"{one} {other}", f"{other}!") for one in numbers for other in numbers],
     )
     for pairs, kind in product(texts, KINDS):
@@ -152,7 +156,7 @@ def test_chosen_vocabulary_size_can_be_learned():
         assert len(learn_tokenizer(sides, TokenizerSettings(kind=kind, vocab_size=size))) == size
     assert size == KINDS["wordpiece"]
     [why] = [each.reason for each in choose(facts_of(pairs), 15, SPEEDS, bf16=True) if "vocab_size" in each.field]
-    assert why == "only 40 different words: too few for more pieces"
+    assert why == "only 30 different words: too few for more pieces"
     [why] = [each.reason for each in choose(facts(30_000), 15, SPEEDS, bf16=True) if "vocab_size" in each.field]
     assert re.fullmatch(r"[\d,]+ running words: at least 30 for each piece, so that rare pieces are learned too", why)
 
@@ -239,11 +243,13 @@ def test_phrase_pairs_are_chosen_for_little_text_and_much_time():
 def test_typed_values_are_kept_and_reasons_recorded(data, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     own = {"model.dropout": "0.05", "data.validation": "[train.en, train.es]", "training.weight_decay": "1e-5"}
-    own |= {"tokenizer.forms.upper": "0.1", "evaluation.metrics": "[chrf]", "initial_model": "'runs/größer: 2'"}
+    initial = str(tmp_path / "größer: 2")
+    VanillaTransformerConfig(d_model=128).save_pretrained(initial)
+    own |= {"tokenizer.forms.upper": "0.1", "evaluation.metrics": "[chrf]", "initial_model": repr(initial)}
     own |= {"description": "Mine"}
     recipe = chosen_recipe(tmp_path / "run", {**data, **own}, minutes=2, speeds=SPEEDS)
     assert recipe == load_recipe(tmp_path / "run" / "chosen.yaml")
-    assert (recipe.initial_model, recipe.description) == ("runs/größer: 2", "Mine")
+    assert (recipe.initial_model, recipe.description) == (initial, "Mine")
     assert recipe.tokenizer.forms == {"upper": 0.1}
     assert recipe.evaluation.metrics == ["chrf"]
     assert recipe.model["dropout"] == 0.05
@@ -298,14 +304,31 @@ def test_cooldown_is_chosen_only_for_noam_schedule(data, tmp_path):
         VanillaTransformerTrainingArguments(output_dir=str(tmp_path), **options)
 
 
+def test_choices_fit_what_is_typed(data, tmp_path):
+    VanillaTransformerConfig(d_model=64, encoder_layers=1, dropout=0.3).save_pretrained(tmp_path / "small")
+    news = {"data.test.news-1": "[train.en, train.es]", "training.floors.news-1": "20"}
+    for number, (typed, expected) in enumerate((
+        (news, {"average_last": 0, "metric_for_best_model": None, "floors": {"news-1": 20}}),
+        ({"training.fp16": "true"}, {"fp16": True, "bf16": None}),
+        ({"initial_model": str(tmp_path / "small"), "training.lora_rank": "8"}, {"optim": None, "lora_rank": 8}),
+    )):  # fmt: skip
+        recipe = chosen_recipe(tmp_path / str(number), {**data, **typed}, minutes=8, speeds=SPEEDS)
+        assert {name: recipe.training.get(name) for name in expected} == expected
+        options = {name: value for name, value in recipe.training.items() if name not in ("bf16", "fp16")}
+        VanillaTransformerTrainingArguments(output_dir=str(tmp_path), **options)
+    shape = {"d_model": 64, "encoder_layers": 1}
+    assert recipe.model == {**shape, "dropout": recipe.model["dropout"], "attn_implementation": "eager"}
+
+
 def test_embeddings_are_aligned_only_where_they_can_be(data, tmp_path):
+    VanillaTransformerConfig().save_pretrained(tmp_path / "other")
     for number, (typed, expected) in enumerate((
         ({}, 0.8),
         ({"training.guided_alignment": "0.3"}, 0.8),
         ({"training.aligned_embeddings": "0.5"}, 0.5),
         ({"training.guided_alignment": "0"}, None),
         ({"training.fsdp": "true"}, None),
-        ({"initial_model": "other"}, None),
+        ({"initial_model": str(tmp_path / "other")}, None),
     )):  # fmt: skip
         recipe = chosen_recipe(tmp_path / str(number), {**data, **typed}, minutes=8, speeds=SPEEDS)
         assert recipe.training.get("aligned_embeddings") == expected
@@ -393,6 +416,12 @@ def test_earlier_choice_is_used_again_for_the_same_text(data, tmp_path, corpus):
     with (corpus / "train.en").open("a") as english, (corpus / "train.es").open("a") as spanish:
         english.write("another line\n")
         spanish.write("otra línea\n")
+    kept = path.read_bytes()
+    Search(RunFolder(run), "something else").begin(choose(facts(800), 1, SPEEDS, bf16=False), {})
+    with pytest.raises(ValueError, match="was begun for something else"):
+        chosen_recipe(run, data, minutes=1, speeds=SPEEDS, search=1, train=print)
+    assert path.read_bytes() == kept
+    shutil.rmtree(run / "search")
     assert chosen_recipe(run, data, minutes=1, speeds=SPEEDS) == first
     (run / "checkpoints" / "checkpoint-1").mkdir(parents=True)
     assert chosen_recipe(run, turned, minutes=1, speeds=SPEEDS) == first

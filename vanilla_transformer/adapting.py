@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers.configuration_utils import PreTrainedConfig
-
 from .data.context import context_settings
 from .data.corpora import TextCorpus, naming_in_errors, read_corpus
 from .data.growing import AUTO, check_can_grow
@@ -31,7 +29,7 @@ from .run.digests import sha256_of_model
 from .run.folder import RunFolder
 from .run.loading import find_model, load_its_tokenizer, load_model
 from .run.recipe import DataSettings, Recipe, load_recipe, recipe_with
-from .training.initial_model import GROWN_FROM
+from .training.initial_model import GROWN_FROM, shape_of
 from .training.opening import check_start
 from .training.run import train, usable_arguments
 from .training.run_data import RunData
@@ -44,7 +42,6 @@ _UPDATES = 20_000  # the constant rate is what the paper's schedule (equation 3)
 _FOR_ADAPTERS = 3  # adapters get this many times that rate, because they start from zero
 _LIMITS = ("max_source_length", "max_target_length", "max_length_ratio")
 _KEPT = ("source_language", "target_language", "context_sentences", *_LIMITS)  # what the model can read
-_OF_TRAINING = {"vocab_size", "label_smoothing", "r_drop_alpha", "use_cache"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ def adapt(
         ValueError: As `train`; or the folder was begun with other settings, or no checkpoint is above the floor.
     """
     find_model(model)  # raises if there is none: `./USER/NAME` can only be a folder
-    folder, model = RunFolder(output), str(Path(model))  # `run/` and `./run` are `run`
+    folder, model = RunFolder(output), Path(model).as_posix()  # `run/` and `./run` are `run`
     recipe = adaptation_recipe(model, settings, overrides)
     before: dict[str, list[str] | None] = {}  # the model's translations of each set, where known
     if folder.good_checkpoints() and folder.recipe.is_file():
@@ -153,7 +150,7 @@ def adaptation_recipe(model: str, settings: AdaptSettings, overrides: Mapping[st
     _check_adaptable(model, found, settings)
     config = VanillaTransformerConfig.from_pretrained(found)
     its_recipe = load_recipe(found / "recipe.yaml") if (found / "recipe.yaml").is_file() else None
-    shape, training = _shape(config), _training(config, settings)
+    shape, training = shape_of(config), _training(config, settings)
     content = {"model": shape, "training": training, "decoding": _decoding(found), "initial_model": model}
     content["grow_vocabulary"] = settings.grow_vocabulary
     lost = "any BLEU" if settings.floor is None else f"{float(settings.floor)} BLEU"
@@ -220,16 +217,6 @@ def _check_adaptable(model: str, found: Path, settings: AdaptSettings) -> None:
             "`vanilla-transformer finetune`, or `train` with a recipe that has it as initial_model and corpora of at "
             "least two of these languages."
         )
-
-
-def _shape(config: VanillaTransformerConfig) -> dict[str, Any]:
-    """The fields of the section `model` that differ from their defaults."""
-    described = {field.name for field in dataclasses.fields(config)} - {
-        field.name for field in dataclasses.fields(PreTrainedConfig)
-    }
-    # As saved: there the width of a head is None if the number of heads decides, which the decoder may have more of.
-    its, plain = config.to_dict(), VanillaTransformerConfig().to_dict()
-    return {name: its[name] for name in sorted(described - _OF_TRAINING) if its[name] != plain[name]}
 
 
 def _training(config: VanillaTransformerConfig, settings: AdaptSettings) -> dict[str, Any]:

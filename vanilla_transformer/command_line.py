@@ -207,7 +207,7 @@ def overrides_from(parser: argparse.ArgumentParser, rest: list[str]) -> dict[str
         if "." not in name and (near := near_option(parser, name, cutoff=0.8)):
             parser.error(f"unrecognized arguments: {name}{near}")
         name = name.removeprefix("--")
-        if not name.startswith("data.test."):  # users name test sets as they like
+        if not name.startswith(("data.test.", "training.floors.")):  # users name test sets as they like
             name = name.replace("-", "_")
         found[name] = value if equals else waiting.pop(0)
     return found

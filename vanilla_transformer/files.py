@@ -362,7 +362,9 @@ def remove_leftovers(folder: Path, *names: str) -> None:
             if path.is_symlink() or not (path.is_file() or path.is_dir()):
                 continue
             with suppress(OSError), ExitStack() as lock:  # it is in use, or another user's
-                if fcntl is not None:  # on Windows open files cannot be removed anyway
+                if fcntl is None and time.time() - path.stat().st_mtime < 86_400:  # who knows whether it is in use
+                    continue
+                if fcntl is not None:
                     descriptor = os.open(path, os.O_RDONLY)
                     lock.callback(os.close, descriptor)
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,6 +13,7 @@ from vanilla_transformer.command_line import run_command
 from vanilla_transformer.run.loading import load_model
 from vanilla_transformer.run.recipe import load_recipe
 
+from ..warm_python import CLI, PACKAGE, all_completed
 from .conftest import json_of, lines_of, losses, written
 
 
@@ -41,6 +42,14 @@ def adapted(run, corpus, domain, tmp_path_factory):
     output = tmp_path_factory.mktemp("adapted") / "run"
     replay = ("--replay", corpus / "train.en", corpus / "train.de", "--replay-weight", "0.5", "--floor", "100")
     return output, words(run, domain, output, *replay), run_command(words(run, domain, output, *replay))
+
+
+def test_two_processes_adapt(run, domain, tmp_path):
+    output = tmp_path / "run"
+    with PACKAGE.together(2, CLI, *words(run, domain, output)) as running:
+        done = all_completed(running)
+    assert [each.returncode for each in done] == [0, 0], [each.stderr for each in done]
+    assert [each["set"] for each in json_of(output / "adaptation.json")["sets"]] == ["validation", "old"]
 
 
 def test_adaptation_report_matches_recomputed_scores(adapted, run, corpus):

@@ -45,6 +45,25 @@ def in_context(documents, tmp_path_factory):
     return train(recipe, tmp_path_factory.mktemp("runs") / "run")
 
 
+def test_documents_of_an_sgm_test_set_are_apart(in_context, documents, tmp_path):
+    texts = {language: lines_of(documents / f"test.{language}")[:23] for language in ("en", "de")}
+    for language, kind in (("en", "srcset"), ("de", "refset")):
+        content = ""
+        for document, lines in enumerate("\n".join(texts[language]).split("\n\n")):
+            segments = "".join(f'<seg id="{place}">{line}</seg>\n' for place, line in enumerate(lines.split("\n"), 1))
+            content += f'<doc sysid="ref" docid="d{document}">\n{segments}</doc>\n'
+        whole = f'<{kind} setid="t" srclang="en" trglang="{language}">\n{content}</{kind}>\n'
+        (tmp_path / f"test.{language}.sgm").write_text(whole, encoding="utf-8")
+        written(tmp_path / f"test.{language}", texts[language])
+    found = []
+    for ending in ("", ".sgm"):
+        files = [tmp_path / f"test.{language}{ending}" for language in ("en", "de")]
+        words = ("--sources", files[0], "--references", files[1], "--metrics", "chrf", "--num-beams", "1", "--json")
+        [_, *scores] = json.loads(output_of("evaluate", "--model", in_context.path, *words))["scores"]
+        found.append([each["value"] for each in scores])
+    assert found[0] == found[1]
+
+
 def perplexity(scores) -> float:
     return math.exp(-sum(each.log_probability for each in scores) / sum(each.tokens for each in scores))
 

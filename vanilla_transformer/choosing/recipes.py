@@ -22,12 +22,14 @@ from ..data.phrases import phrase_pairs
 from ..data.tokenizer import with_apostrophe_letters
 from ..environment import has_bfloat16
 from ..files import alone_in, relative_to, replaced_folder, write_text
+from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..run.folder import RunFolder, typed_to_resume
-from ..run.loading import chosen_device
+from ..run.loading import chosen_device, find_model
 from ..run.recipe import DataSettings, Recipe, by_field, load_recipe, override, recipe_of, recipe_with
+from ..training.initial_model import shape_of
 from ..training.opening import check_start
 from .decoding import AS_TYPED, MOST_TRIED_ON
-from .rule import PHRASES, SIZES, Choice, TextFacts, choose, facts_of, measure_speeds
+from .rule import OF_SIZE, PHRASES, SIZES, Choice, TextFacts, choose, facts_of, measure_speeds
 from .search import Search, with_changes
 
 
@@ -104,22 +106,35 @@ def chosen_recipe(
         if searching and searching.choices:
             choices = searching.choices
         else:
-            unfit = set()
+            unfit, instead = set(), []
             if yaml.safe_load(rest.get("training.noam_factor", "1")) is None:  # another schedule ends in its own way
                 unfit.add("training.cooldown_steps")
             training = typed.training
             unaligned = training.get("fsdp"), not training.get("guided_alignment", True)
             if typed.initial_model is not None or any(unaligned):
                 unfit.add("training.aligned_embeddings")
+            if training.get("fp16"):
+                unfit.add("training.bf16")
+            if training.get("floors"):
+                unfit |= {"training.metric_for_best_model", "training.average_last"}
+                instead.append(Choice("training.average_last", 0, "floors choose a checkpoint"))
             if not phrases or data.mixture or data.stream or data.context_sentences:
                 unfit.add(PHRASES)
             sections = {"model": typed.model, "training": typed.training, "tokenizer": vars(typed.tokenizer)}
             fields_typed = {f"{each}.{name}": value for each in sections for name, value in sections[each].items()}
+            if typed.initial_model is not None:
+                config = VanillaTransformerConfig.from_pretrained(find_model(typed.initial_model))
+                shape = {f"model.{name}": value for name, value in shape_of(config).items() if "drop" not in name}
+                instead += [Choice(name, value, "that of initial_model") for name, value in shape.items()]
+                unfit |= {*OF_SIZE} - shape.keys()  # as by default
+                fields_typed = {"model.d_model": config.d_model} | fields_typed
             found = _choices(facts, minutes, device, speeds, fields_typed)
-            choices = [each for each in found if each.field not in unfit]
+            fit = [each for each in found if each.field not in unfit]
+            choices = [each for each in fit if each.field not in {other.field for other in instead}] + instead
         why = next((each.reason for each in choices if each.field == PHRASES and each.value), None)
         chosen = {each.field: json.dumps(each.value) for each in choices} | rest
         letters = yaml.safe_load(chosen["tokenizer.apostrophe_as_letter"])
+        folder.chosen.unlink(missing_ok=True)  # for anything else: its texts are replaced
         texts, notes = _write_texts(pairs, data, folder, why, letters)
         defaults = {each.name: each.default for each in fields(DataSettings)} | {"test": {}}
         section = {name: value for name, value in vars(data).items() if value != defaults[name]} | texts
@@ -204,12 +219,11 @@ def _chosen_before(
 ) -> Recipe | None:
     """The recipe that the same command chose for the same text, perhaps edited since, with its texts written again.
 
-    A recipe for anything else is removed: its texts are about to be replaced.
+    One for anything else is replaced in the end.
     """
     if not folder.chosen.is_file():
         return None
     if folder.chosen.read_text(encoding="utf-8").splitlines()[: len(comments)] != [*comments]:
-        folder.chosen.unlink()
         return None
     logger.info("The recipe in %s is used again; remove it to have another chosen.", folder.chosen)
     recipe = load_recipe(folder.chosen)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import regex
 import torch
 
-from ..data.tokenizer import APOSTROPHE_LETTER, APOSTROPHES, KINDS, SPECIAL_TOKENS, between_letters
+from ..data.tokenizer import APOSTROPHE_LETTER, APOSTROPHES, KINDS, SPECIAL_TOKENS, WORD, between_letters
 from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..model.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from ..run.loading import chosen_device
@@ -27,11 +27,17 @@ class Size(NamedTuple):
 
 
 SIZES = {128: Size(2, 4, 512, 0.0), 256: Size(4, 4, 1024, 40e6), 512: Size(6, 8, 2048, 300e6)}  # by width
+OF_SIZE = tuple(  # fields that depend on it
+    f"model.{name}"
+    for name in ("d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads",
+                 "encoder_ffn_dim", "decoder_ffn_dim")
+)  # fmt: skip
 # Running words, both sides, for each piece of the vocabulary: measured for up to 8,000 pieces. More cost time.
 _WORDS_PER_PIECE, _SMALL, _WORDS_PER_PIECE_BEYOND = 30, 8000, 125
-_TYPES_PER_PIECE = 1.3  # different words of both sides: with fewer there may not be so many pieces
+_TYPES_PER_PIECE = 1.3  # beyond the smallest: each word gives a piece at least, but some come only once
 VOCABULARIES = (260, 500, 1000, 2000, 4000, 8000, 16000, 32000)
 _PIECES_PER_WORD = 1.6  # about, but for the smallest, whose pieces are bytes
+_WORD = regex.compile(WORD.replace(r"\x{200C}\x{200D}", "\u200c\u200d"))  # tokenizers writes them its own way
 _APOSTROPHE = regex.compile(between_letters(APOSTROPHES + APOSTROPHE_LETTER))
 _COOLDOWN = 0.25  # of the time
 _MANY_PASSES = 20  # over the text
@@ -65,6 +71,7 @@ class TextFacts:
         words: Running words in sources and targets of the distinct pairs: texts between blanks, or a third of the
             characters in scripts without blanks.
         types: Different words of source and target.
+        for_pieces: Different words of two characters or more, of both sides together, as a vocabulary cuts them.
         scripts: The script that most letters of source and target are in.
         copied: Share of the target's words that are also in its source, from 0 to 1.
         apostrophes: Share of the words of source and target that have one between letters, from 0 to 1.
@@ -75,6 +82,7 @@ class TextFacts:
     distinct: int
     words: tuple[int, int]
     types: tuple[int, int]
+    for_pieces: int
     scripts: tuple[str, str]
     copied: float
     apostrophes: tuple[float, float] = (0.0, 0.0)
@@ -108,6 +116,7 @@ def facts_of(pairs: Iterable[tuple[str, str]]) -> TextFacts:
     count, copied, seen = 0, 0, set()
     words: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     scripts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for_pieces: set[str] = set()
     for pair in pairs:
         count += 1
         if (key := hash(tuple(pair))) in seen:
@@ -118,6 +127,7 @@ def facts_of(pairs: Iterable[tuple[str, str]]) -> TextFacts:
         copied += sum(word in in_source for word in cut[1])
         for side, text in enumerate(pair):
             words[side].update(cut[side])
+            for_pieces.update(word for word in _WORD.findall(text) if len(word) > 1)
             scripts[side].update(script_of(letter) for letter in text[:50] if letter.isalpha())
     source, target = words
     within = [sum(count for word, count in each.items() if _APOSTROPHE.search(word)) for each in words]
@@ -126,6 +136,7 @@ def facts_of(pairs: Iterable[tuple[str, str]]) -> TextFacts:
         distinct=len(seen),
         words=(source.total(), target.total()),
         types=(len(source), len(target)),
+        for_pieces=len(for_pieces),
         scripts=tuple(each.most_common(1)[0][0] if each else "no letters" for each in scripts),
         copied=copied / max(1, target.total()),
         apostrophes=(within[0] / max(1, source.total()), within[1] / max(1, target.total())),
@@ -198,13 +209,8 @@ def choose(
             f"{facts.apostrophes[1]:.1%} of the target's words have an apostrophe between letters, "
             f"and {facts.apostrophes[0]:.1%} of the source's",
         ),
-        Choice("model.d_model", width, f"{minutes:g} minutes are about {by_speed}; a larger model needs more"),
-        Choice("model.encoder_layers", layers, ""),
-        Choice("model.decoder_layers", layers, ""),
-        Choice("model.encoder_attention_heads", heads, ""),
-        Choice("model.decoder_attention_heads", heads, ""),
-        Choice("model.encoder_ffn_dim", inner, ""),
-        Choice("model.decoder_ffn_dim", inner, ""),
+        Choice(OF_SIZE[0], width, f"{minutes:g} minutes are about {by_speed}; a larger model needs more"),
+        *(Choice(*each, "") for each in zip(OF_SIZE[1:], (layers, layers, heads, heads, inner, inner), strict=True)),
         Choice(
             "model.dropout",
             dropout,
@@ -251,7 +257,8 @@ def _count(typed: Any, chosen: int) -> int:
 
 def _vocabulary(facts: TextFacts, least: int) -> Choice:
     words = sum(facts.words)
-    possible = [size for size in VOCABULARIES if size * _TYPES_PER_PIECE <= sum(facts.types)] or VOCABULARIES[:1]
+    most = VOCABULARIES[0] + facts.for_pieces / _TYPES_PER_PIECE
+    possible = [size for size in VOCABULARIES if size <= most]
     needed = {size: _WORDS_PER_PIECE if size <= _SMALL else _WORDS_PER_PIECE_BEYOND for size in VOCABULARIES}
     by_words = max(size for size in VOCABULARIES if size <= max(500, words / needed[size]))
     pieces = min(by_words, possible[-1])
@@ -259,7 +266,7 @@ def _vocabulary(facts: TextFacts, least: int) -> Choice:
     if words < by_words * needed[by_words]:
         why = f"only {words:,} running words"
     if pieces < by_words:
-        why = f"only {sum(facts.types):,} different words: too few for more pieces"
+        why = f"only {facts.for_pieces:,} different words: too few for more pieces"
     if pieces < least:
         pieces, why = least, "the smallest of this kind"
     return Choice("tokenizer.vocab_size", pieces, why)

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 from ..data.context import Context, contexts_of
@@ -65,9 +65,14 @@ class ScoredSet:
     @property
     def before(self) -> list[Context] | None:
         """The sentences before each source that a model reads; None if it finds them itself."""
-        if self.contexts is None and self.languages.context_sentences:
-            return contexts_of(self.sources.segments, self.languages.context_sentences)
-        return self.contexts
+        sentences = self.languages.context_sentences
+        if self.contexts is not None or not sentences:
+            return self.contexts
+        if self.sources.ids is None:
+            return contexts_of(self.sources.segments, sentences)
+        segments = zip(self.sources.ids, self.sources.segments, strict=True)
+        documents = groupby(segments, key=lambda each: each[0][0])  # each id is that of a document and of a segment
+        return [before for _, each in documents for before in contexts_of([text for _, text in each], sentences)]
 
     def in_form(self, form: str) -> "ScoredSet":
         """The same set with the sources in one of `FORMS`, and the references too where that changes both sides."""

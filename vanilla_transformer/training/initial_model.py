@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -19,6 +20,7 @@ from ..data.growing import grow_tokenizer, parts_of
 from ..data.known_words import WordList, load_word_counts
 from ..data.prepared import PreparedCorpus
 from ..data.tokenizer import load_tokenizer
+from ..model.configuration_vanilla_transformer import VanillaTransformerConfig
 from ..run.loading import find_model, load_model
 
 
@@ -32,6 +34,15 @@ GROWN_FROM = "grown_from"  # in tokenizer_config.json: how many pieces it had be
 # Suffixes of the parameters that have a row for each piece.
 MATRICES_OF_PIECES = ("shared.weight", "embed_tokens.weight", "lm_head.weight")
 ROWS_OF_PIECES = (*MATRICES_OF_PIECES, "lm_head.bias")
+
+
+def shape_of(config: VanillaTransformerConfig) -> dict[str, Any]:
+    """The fields of a recipe's section `model` that differ from their defaults, but those of `_OF_TRAINING`."""
+    described = {field.name for field in fields(config)} - {field.name for field in fields(PreTrainedConfig)}
+    # As saved: there the width of a head is None if the number of heads decides, which the decoder may have more of.
+    its, plain = config.to_dict(), VanillaTransformerConfig().to_dict()
+    left_out = _OF_TRAINING - {"classifier_pooling"} | {"vocab_size"}
+    return {name: its[name] for name in sorted(described - left_out) if its[name] != plain[name]}
 
 
 def take_weights(model: PreTrainedModel, path: str, tokenizer: PreTrainedTokenizerFast) -> None:

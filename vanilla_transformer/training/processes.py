@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -32,7 +33,7 @@ def patient_broadcast(arguments: VanillaTransformerTrainingArguments) -> Callabl
     """
     if arguments.world_size == 1:
         return lambda value: value
-    group = torch.distributed.new_group(backend="gloo", timeout=timedelta(days=1))
+    group = _patient_group(torch.distributed.group.WORLD)
 
     def tell(value: T) -> T:
         values = [value]
@@ -42,13 +43,14 @@ def patient_broadcast(arguments: VanillaTransformerTrainingArguments) -> Callabl
     return tell
 
 
-def first_alone(
-    arguments: VanillaTransformerTrainingArguments, action: Callable[[], None], tell: Callable[[bool], bool]
-) -> None:
-    """The first process runs an action, maybe for hours; the others wait, and raise ProcessLostError if it failed.
+@cache  # made once, at the start: making it waits for all processes, also for one that was lost since
+def _patient_group(of: torch.distributed.ProcessGroup) -> torch.distributed.ProcessGroup:
+    return torch.distributed.new_group(backend="gloo", timeout=timedelta(days=1))
 
-    `tell` is a [`patient_broadcast`] that was made earlier: to make one, a process would wait for a lost one.
-    """
+
+def first_alone(arguments: VanillaTransformerTrainingArguments, action: Callable[[], None]) -> None:
+    """The first process runs an action, maybe for hours; the others wait, and raise ProcessLostError if it failed."""
+    tell = patient_broadcast(arguments)
     if arguments.world_size == 1:
         action()
         return

@@ -32,7 +32,7 @@ from .description import describe_choice, describe_needs, describe_updates
 from .initial_model import GROWN_FROM, take_weights
 from .low_rank import add_adapters
 from .opening import make_vocabulary, open_folder
-from .processes import first_alone, others_named_in_errors, patient_broadcast
+from .processes import first_alone, others_named_in_errors
 from .progress import LearningCurve, LogFile, ProgressBar, StopOnRequest, is_over, write_log
 from .run_data import RunData
 from .run_results import draw_attention, keep_models, remove_translations, score
@@ -95,15 +95,14 @@ def train(
     if arguments.push_to_hub and publish is None:
         raise ValueError("training.push_to_hub needs something that publishes: give train(..., publish=...).")
     with others_named_in_errors(arguments), contextlib.ExitStack() as stack:
-        tell = patient_broadcast(arguments)
-        data = RunData.open(recipe, folder, arguments, tell)
+        data = RunData.open(recipe, folder, arguments)
 
         def begin() -> None:
             stack.enter_context(alone_in(folder.path))
             open_folder(folder, recipe, data, resume, arguments, command)
             make_vocabulary(folder, data, show_progress)
 
-        first_alone(arguments, begin, tell)
+        first_alone(arguments, begin)
         set_seed(arguments.seed)
         trainer = _make_trainer(folder, data, arguments, show_progress)
         _fit(trainer, folder, how_to_go_on)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from ..run.folder import RunFolder, typed_to_resume
 from ..run.recipe import DataSettings, Recipe, is_validation
 from .arguments import VanillaTransformerTrainingArguments
 from .initial_model import save_its_tokenizer
+from .processes import patient_broadcast
 
 
 logger = logging.getLogger(__name__)
@@ -50,17 +51,10 @@ class RunData:
     measured: dict[str, TextCorpus]
 
     @classmethod
-    def open(
-        cls,
-        recipe: Recipe,
-        folder: RunFolder,
-        arguments: VanillaTransformerTrainingArguments,
-        tell: Callable = lambda value: value,
-    ) -> "RunData":
+    def open(cls, recipe: Recipe, folder: RunFolder, arguments: VanillaTransformerTrainingArguments) -> "RunData":
         """Opens all text of a run, test sets too: their errors show before training, not after it.
 
-        A repository on the Hub may change any time, so all sessions and processes of a run read one commit of it:
-        with several, `tell` is a [`patient_broadcast`].
+        A repository on the Hub may change any time, so all sessions and processes of a run read one commit of it.
 
         Raises:
             FileNotFoundError: A corpus is missing.
@@ -68,6 +62,7 @@ class RunData:
                 has the target language of a measured set, or a process finds another text than the first. All
                 processes but the first raise it for any error of the first.
         """
+        tell = patient_broadcast(arguments)
         if arguments.process_index > 0:
             begun, failure = tell(None)
             if failure is not None:
