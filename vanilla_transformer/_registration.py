@@ -22,6 +22,7 @@ _MODELS = (
 # A module of transformers that our models need, and that loads the registry of models during its own import.
 _FOUNDATION = "transformers.modeling_layers"
 _WATCHED = {_FOUNDATION, _CONFIG_REGISTRY, _MODEL_REGISTRY, _PIPELINE_REGISTRY, _PIPELINE, _CONVERTER, *_MODELS}
+_REGISTERED: set[str] = set()  # where: a second time would replace what the user has registered since
 
 
 def register_with_transformers() -> None:
@@ -38,13 +39,14 @@ def register_with_transformers() -> None:
 def _register(loaded: set[str]) -> None:
     # Our modules load the registries in which they are registered: until their import ends there is no class.
     begun = {name for name in _WATCHED if name in sys.modules and name not in loaded}
-    if _CONFIG_REGISTRY in loaded:
+    if _CONFIG_REGISTRY in loaded and _CONFIG_REGISTRY not in _REGISTERED:
         from transformers.models.auto.configuration_auto import AutoConfig
 
         from .model.configuration_vanilla_transformer import VanillaTransformerConfig
 
         AutoConfig.register(VanillaTransformerConfig.model_type, VanillaTransformerConfig)
-    if _MODEL_REGISTRY in loaded and begun.isdisjoint({_FOUNDATION, *_MODELS}):
+        _REGISTERED.add(_CONFIG_REGISTRY)
+    if _MODEL_REGISTRY in loaded and begun.isdisjoint({_FOUNDATION, *_MODELS}) and _MODEL_REGISTRY not in _REGISTERED:
         from transformers.models.auto import modeling_auto as auto
 
         from .model import classification_vanilla_transformer as classification
@@ -55,12 +57,15 @@ def _register(loaded: set[str]) -> None:
         auto.AutoModelForSeq2SeqLM.register(Config, modeling.VanillaTransformerForConditionalGeneration)
         for_classes = classification.VanillaTransformerForSequenceClassification
         auto.AutoModelForSequenceClassification.register(Config, for_classes)
-    if _PIPELINE_REGISTRY in loaded and _PIPELINE not in begun:
+        _REGISTERED.add(_MODEL_REGISTRY)
+    if _PIPELINE_REGISTRY in loaded and _PIPELINE not in begun and _PIPELINE_REGISTRY not in _REGISTERED:
         from .model.pipeline_vanilla_transformer import register_translation_pipeline
 
         register_translation_pipeline()
-    if _CONVERTER in loaded:
+        _REGISTERED.add(_PIPELINE_REGISTRY)
+    if _CONVERTER in loaded and _CONVERTER not in _REGISTERED:
         _register_with_ctranslate2()
+        _REGISTERED.add(_CONVERTER)
 
 
 def _register_with_ctranslate2() -> None:
@@ -90,17 +95,17 @@ class _AfterImport:
     def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
         if fullname not in self.waiting:
             return None
-        self.waiting.discard(fullname)
-        spec = find_spec(fullname)
+        self.waiting.discard(fullname)  # here this asks the ordinary finders
+        try:
+            spec = find_spec(fullname)
+        finally:
+            self.waiting.add(fullname)  # someone may only have looked for it
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def then_register(module) -> None:
-                try:
-                    execute(module)
-                except BaseException:  # say, an interrupt: the next import is watched as well
-                    self.waiting.add(fullname)
-                    raise
+                execute(module)  # after an interrupt the next import is watched as well
+                self.waiting.discard(fullname)
                 self.loaded.add(fullname)
                 _register(self.loaded)
 

@@ -60,6 +60,24 @@ def adapted(model, config: peft.PeftConfig, seed: int = 1) -> PeftModel:
     return model
 
 
+@pytest.mark.parametrize("search", SEARCHES)
+def test_each_sentence_may_have_its_own_adapter(tiny_model, unlabelled, search):
+    model = get_peft_model(sharpened(model_for("projections", tiny_model)), lora(), "a").eval()
+    model.add_adapter("b", lora())
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.add_(torch.randn_like(parameter) * 0.5)
+    options = {**SEARCHES[search], "max_new_tokens": 12}
+    together = model.generate(**unlabelled, **options, adapter_names=["a", "b"])
+    for row, name in enumerate(("a", "b")):
+        model.set_adapter(name)
+        alone = model.generate(**{key: value[row : row + 1] for key, value in unlabelled.items()}, **options)
+        kept = together[row][together[row] != 1]
+        assert kept.tolist() == alone[0][alone[0] != 1].tolist()
+
+
 def test_new_tokens_learn_in_every_matrix_that_is_not_tied(tiny_model):
     choices = {"train_file": ["a.tsv"], "source_language": "en", "target_language": "de", "lora_rank": 2}
     matrices = {"encoder.embed_tokens", "decoder.embed_tokens", "lm_head"}

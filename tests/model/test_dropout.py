@@ -162,11 +162,14 @@ class TestLayerdrop:
         model = tiny_model(encoder_layerdrop=0.2, decoder_layerdrop=0.5).train()
         torch.manual_seed(0)
         passes = 300
-        with torch.no_grad():
-            ran = [name for _ in range(passes) for name in layers_run(model, lambda: model(**batch))[1]]
         expected = {f"encoder.layers.{i}": 0.8 for i in range(2)} | {f"decoder.layers.{i}": 0.5 for i in range(3)}
-        for name, kept in expected.items():
-            assert abs(ran.count(name) - passes * kept) < 5 * math.sqrt(passes * kept * (1 - kept)), name
+        for given in ("labels", "decoder_input_ids"):  # with the latter for a loss of one's own
+            inputs = {**batch, "decoder_input_ids": model.prepare_decoder_input_ids_from_labels(batch["labels"])}
+            del inputs["labels" if given == "decoder_input_ids" else "decoder_input_ids"]
+            with torch.no_grad():
+                ran = [name for _ in range(passes) for name in layers_run(model, lambda: model(**inputs))[1]]  # noqa: B023
+            for name, kept in expected.items():
+                assert abs(ran.count(name) - passes * kept) < 5 * math.sqrt(passes * kept * (1 - kept)), (given, name)
 
     def test_remaining_layers_equal_a_shallower_model(self, tiny_model, batch):
         model, seen = tiny_model(encoder_layerdrop=0.5, decoder_layerdrop=0.5), set()

@@ -9,6 +9,8 @@ from transformers import GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArgume
 
 from vanilla_transformer.model.generation_vanilla_transformer import SourceLengthLimit, paper_generation_config
 
+from .conftest import sharpened
+
 
 STRATEGIES = {
     "greedy": {"num_beams": 1},
@@ -74,13 +76,45 @@ def test_beam_cut_at_the_limit_ignores_its_neighbours(tiny_model, unlabelled):
     assert without_padding(together[1]) == without_padding(alone[0])
 
 
+def test_padding_without_a_mask_is_not_read(tiny_model, unlabelled):
+    model = sharpened(tiny_model())
+    ids, options = unlabelled["input_ids"], {"num_beams": 3, "max_new_tokens": 9, "return_dict_in_generate": True}
+    expected = model.generate(**unlabelled, **options)
+    for given in ((ids,), (), ()):
+        found = model.generate(*given, **({} if given else {"input_ids": ids}), **options)
+        assert torch.equal(found.sequences, expected.sequences)
+        assert torch.equal(found.sequences_scores, expected.sequences_scores)
+    hidden = model.generate(ids, attention_mask=torch.ones_like(ids), **options)
+    assert not torch.equal(hidden.sequences_scores, expected.sequences_scores)
+    model.generation_config.eos_token_id = [2, model.config.pad_token_id]  # then it may be meant
+    found = model.generate(ids, **options)
+    assert torch.equal(found.sequences, model.generate(ids, attention_mask=torch.ones_like(ids), **options).sequences)
+
+
+def test_saved_limit_ends_where_learned_positions_do(tiny_model, unlabelled):
+    model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
+    model.generation_config.update(max_new_tokens=100, suppress_tokens=[1, 2])
+    assert model.generate(**unlabelled).shape == (2, 9)
+    prefix = torch.randint(5, 20, (2, 3))
+    assert model.generate(**unlabelled, decoder_input_ids=prefix).shape[1] == 9
+    with pytest.raises(ValueError, match="positions"):  # what a call asks for is not changed in silence
+        model.generate(**unlabelled, max_new_tokens=100)
+
+
+def test_each_sentence_may_have_its_own_start_token(tiny_model, unlabelled):
+    model, starts = tiny_model(), torch.tensor([[0], [4]])
+    prefix = torch.cat((starts, torch.tensor([[7, 8], [9, 10]])), dim=1)
+    found = model.generate(**unlabelled, decoder_start_token_id=[0, 4], decoder_input_ids=prefix, num_beams=2)
+    assert torch.equal(found[:, :3], prefix)
+
+
 @pytest.mark.parametrize("strategy", ["greedy", "beam"])
 def test_neither_padding_nor_a_forced_end_makes_limits_depend_on_neighbours(tiny_model, unlabelled, strategy):
     model = tiny_model()
     model.generation_config.update(max_length_offset=2, suppress_tokens=[1, 2], pad_token_id=1)
     sources, options = unlabelled["input_ids"].masked_fill(unlabelled["attention_mask"] == 0, 1), STRATEGIES[strategy]
     for forced in ({}, {"forced_eos_token_id": 7}):
-        together = model.generate(sources, **options, **forced)  # transformers infers the mask
+        together = model.generate(sources, **options, **forced)  # the mask is inferred
         assert together.tolist() == model.generate(**unlabelled, **options, **forced).tolist()
         alone = model.generate(sources[1:, :4], **options, **forced)
         assert [len(without_padding(row)) - 1 for row in together] == [6 + 2, 4 + 2]

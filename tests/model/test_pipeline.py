@@ -45,6 +45,15 @@ def test_pipeline_loads_from_a_folder(model, tokenizer, translator, tmp_path):
         assert again(TEXTS) == translator(TEXTS)
 
 
+def test_task_asks_for_a_language_with_a_region(model, tmp_path):
+    tokenizer = learn_tokenizer(TEXTS * 2, TokenizerSettings(vocab_size=270), tags=("<2pt-BR>", "<2es>"))
+    model = build_model(vocab_size=len(tokenizer))
+    translator = pipeline("translation_en_to_pt_BR", model=model, tokenizer=tokenizer)
+    assert translator(TEXTS) == pipeline("translation", model=model, tokenizer=tokenizer)(TEXTS, tgt_lang="pt-BR")
+    with pytest.raises(ValueError, match="translates into pt-BR, es: give tgt_lang, say 'pt-BR'"):
+        translator(TEXTS, tgt_lang="pt")
+
+
 def test_languages_not_in_the_recipe_are_rejected(model, tokenizer, tmp_path):
     for saved in (model, tokenizer):
         saved.save_pretrained(tmp_path)

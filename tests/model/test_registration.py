@@ -67,6 +67,23 @@ def test_auto_classes_know_the_architecture(order):
     assert found == [f"VanillaTransformer{name} True" for name in CLASSES]
 
 
+def test_what_a_user_registers_stays():
+    found = python("""
+import importlib.util
+import vanilla_transformer
+importlib.util.find_spec("transformers.pipelines")  # only looks
+from transformers import AutoModelForSeq2SeqLM
+from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+class Mine(VanillaTransformerForConditionalGeneration):
+    pass
+AutoModelForSeq2SeqLM.register(VanillaTransformerConfig, Mine, exist_ok=True)
+from transformers.pipelines import PIPELINE_REGISTRY
+print(AutoModelForSeq2SeqLM._model_mapping[VanillaTransformerConfig].__name__)
+print("translation" in PIPELINE_REGISTRY.get_supported_tasks())
+""")
+    assert found.splitlines() == ["Mine", "True"]
+
+
 def test_saved_folder_loads_through_the_auto_classes(tiny_model, tmp_path):
     tiny_model().save_pretrained(tmp_path)
     code = f"""

@@ -607,8 +607,14 @@ def test_plain_config_and_output_hooks_keep_our_search(tiny_model, sources, ours
     model.generate(**sources, generation_config=GenerationConfig(num_beams=2, max_new_tokens=3))  # transformers' class
     assert len(ours_used) == 1
     model(**sources, decoder_input_ids=sources["input_ids"], output_hidden_states=True)  # installs transformers' hooks
+    assert model.has_plain_decoder()
     model.generate(**sources, num_beams=2, max_new_tokens=3)
     assert len(ours_used) == 2
+    expected = model.generate(**sources, num_beams=2, max_new_tokens=5)
+    model.config.return_dict = False
+    model.model.decoder.register_forward_hook(lambda *_: None)
+    assert not model.has_plain_decoder()
+    assert torch.equal(model.generate(**sources, num_beams=2, max_new_tokens=5), expected)
 
 
 # ----------------------------------------------------------------------------------------------------------- sampling

@@ -73,6 +73,7 @@ def attentions(
             input_ids=inputs,
             decoder_input_ids=torch.tensor([read], device=model.device),
             output_attentions=True,
+            return_dict=True,
         )
     kinds = (outputs.encoder_attentions, outputs.decoder_attentions, outputs.cross_attentions)
     weights = [torch.stack([layer[0].float().cpu() for layer in layers]) for layers in kinds]
@@ -191,7 +192,7 @@ def alignments_by_heads(
     batch = tokenizer.pad({"input_ids": read}, return_tensors="pt").to(model.device)
     labels = pad_sequence([torch.tensor(ids) for ids in targets.input_ids], batch_first=True, padding_value=-100)
     with handing_out_attention(model):
-        outputs = model(**batch, labels=labels.to(model.device), output_attentions=True)
+        outputs = model(**batch, labels=labels.to(model.device), output_attentions=True, return_dict=True)
     of_heads = [head.of(outputs.cross_attentions).cpu() for head in heads]
     found = []
     for i in range(len(pairs)):

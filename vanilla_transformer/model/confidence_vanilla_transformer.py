@@ -140,8 +140,8 @@ def token_log_probabilities(model, inputs: dict[str, torch.Tensor], labels: torc
     """
     # Without labels: with them, a model in training mode may return no logits, or those of two passes.
     decoder_input_ids = model.prepare_decoder_input_ids_from_labels(labels=labels)
-    logits = model(**inputs, decoder_input_ids=decoder_input_ids, use_cache=False).logits  # (batch, target, vocabulary)
-    scores = logits.float().log_softmax(dim=-1)
+    outputs = model(**inputs, decoder_input_ids=decoder_input_ids, use_cache=False, return_dict=True)
+    scores = outputs.logits.float().log_softmax(dim=-1)
     return scores.gather(2, labels.clamp(min=0)[..., None])[..., 0].masked_fill(labels == -100, 0)
 
 

@@ -196,7 +196,8 @@ class LexicalConstraints(StoppingCriteria):
         raise ValueError(
             "Constraints need the plain beam search of this package: num_beams of 2 or more, do_sample=False, a model "
             "in evaluation mode, no logits processors but those of no_repeat_ngram_size, single bad words, a forced "
-            "end and renormalised scores, no stopping criteria, and no scores or attentions of every step."
+            "end and renormalised scores, no stopping criteria, no scores or attentions of every step, and no other "
+            "cache, inputs or attention implementation than usual."
         )
 
     def put_on(self, sentences: list[Sentence], prefix: torch.LongTensor, rules: Rules) -> list[Sentence]:

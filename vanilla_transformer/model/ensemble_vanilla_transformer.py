@@ -99,6 +99,7 @@ class EnsembleForConditionalGeneration(VanillaTransformerPreTrainedModel, PaperG
                 encoder_outputs=BaseModelOutput(last_hidden_state=states),
                 output_attentions=output_attentions,
                 use_cache=False,
+                return_dict=True,
             )
             for model, states in zip(self.models, self._of_each(encoder_outputs[0]), strict=True)
         ]

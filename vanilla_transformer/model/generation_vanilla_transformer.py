@@ -182,6 +182,10 @@ class PaperGeneration:
         constraints = self._constraints(kwargs)
         if constraints:
             stopping_criteria = StoppingCriteriaList([*(stopping_criteria or []), constraints])
+        if (mask := self._mask_of_padding(inputs, generation_config, kwargs)) is not None:
+            kwargs["attention_mask"] = mask
+        if (most := self._saved_maximum(generation_config, kwargs)) is not None:
+            kwargs["max_new_tokens"] = most
         limits = self._source_lengths_and_maximum(inputs, generation_config, ours["max_length_offset"], kwargs)
         if limits is not None:
             lengths, longest = limits
@@ -235,12 +239,19 @@ class PaperGeneration:
         if (wanted := wanted_max_length(saved)) is not None:
             longest = min(longest, wanted)
         longest = min(longest, self.positions or longest)
-        begun = kwargs.get("decoder_input_ids")  # a translation has at least one token more than it began with
+        if kwargs.get("decoder_input_ids") is not None:  # a translation has at least one token more than it began with
+            longest = max(longest, 1 + self._begun(generation_config or saved, kwargs))
+        return lengths, longest
+
+    def _begun(self, config: GenerationConfig, kwargs: dict) -> int:
+        """How many tokens a translation begins with."""
+        begun, start = kwargs.get("decoder_input_ids"), self._setting("decoder_start_token_id", config, kwargs)
         if begun is None:
-            return lengths, longest
-        start = self._setting("decoder_start_token_id", generation_config or saved, kwargs)
-        prepended = start is not None and bool((begun[:, 0] != start).all())  # by transformers
-        return lengths, max(longest, begun.shape[1] + 1 + prepended)
+            return 1
+        prepended = start is not None and bool(
+            (begun[:, 0] != torch.as_tensor(start, device=begun.device).flatten()).all()
+        )
+        return begun.shape[1] + prepended  # by transformers
 
     @property
     def positions(self) -> int | None:
@@ -263,10 +274,30 @@ class PaperGeneration:
             return torch.ones(1, dtype=torch.long, device=self.device)
         if not isinstance(sources, torch.Tensor):
             sources = sources[0]
-        pad = self._setting("pad_token_id", config, kwargs)
-        if pad is not None and sources.dim() == 2 and not sources.is_floating_point():  # as transformers infers a mask
-            return (sources != pad).sum(dim=1)
         return torch.full((sources.shape[0],), sources.shape[1], device=sources.device)
+
+    def _mask_of_padding(self, inputs, generation_config: GenerationConfig | None, kwargs: dict) -> torch.Tensor | None:
+        """(batch, source) mask for token ids with padding that come without one; None where there is none to make.
+
+        transformers infers it for decoders alone (5.23). Without it sources would attend to padding.
+        """
+        ids = kwargs.get("input_ids") if inputs is None else inputs
+        if ids is None or any(kwargs.get(name) is not None for name in ("attention_mask", "encoder_outputs")):
+            return None
+        config = generation_config or self.generation_config
+        pad, ends = (self._setting(name, config, kwargs) for name in ("pad_token_id", "eos_token_id"))
+        if pad is None or pad in (ends if isinstance(ends, (list, tuple)) else [ends]) or ids.is_floating_point():
+            return None
+        mask = ids != pad
+        return None if ids.dim() != 2 or bool(mask.all()) or not bool(mask.any(dim=1).all()) else mask.long()
+
+    def _saved_maximum(self, generation_config: GenerationConfig | None, kwargs: dict) -> int | None:
+        """The model's own `max_new_tokens`, or as many as there are learned positions; None if the call has a limit."""
+        most = self.generation_config.max_new_tokens
+        own = generation_config is not None or any(kwargs.get(name) for name in ("max_length", "max_new_tokens"))
+        if self.positions is None or most is None or own:
+            return None
+        return min(most, max(1, self.positions + 1 - self._begun(self.generation_config, kwargs)))
 
     # ------------------------------------------------------------ transformers' private hooks, 5.17 to 5.23
 
@@ -429,11 +460,13 @@ class PaperGeneration:
     def _takes_plain_steps(self) -> bool:
         """Whether a step of the model needs no more than tokens, masks and a cache.
 
-        PEFT, if it adds a prompt in front, replaces the object's method during generation. Masks of ancestors need
+        PEFT, if it adds a prompt in front, replaces the object's method during generation. If sentences have adapters
+        of their own, it hooks them to rows of the batch, of which our searches have others. Masks of ancestors need
         attention functions that take any mask.
         """
         prepares = getattr(self.prepare_inputs_for_generation, "__func__", None)
         plain = prepares is GenerationMixin.prepare_inputs_for_generation
+        plain = plain and not any(module._forward_pre_hooks_with_kwargs for module in self.modules())
         return plain and self.config._attn_implementation in ("eager", "sdpa")
 
     def _stepwise_decoder(self, states: torch.Tensor, source_mask: torch.Tensor | None, beams: int) -> StepwiseDecoder:

@@ -13,11 +13,17 @@ from torch.nn.modules import module as module_globals
 from .checks_vanilla_transformer import is_recorded
 
 
+_OF_TRANSFORMERS = "transformers.utils.output_capturing"
+
+
 def is_hooked(module: nn.Module) -> bool:
-    """Whether calling a module may do more than its class says, or something else."""
+    """Whether calling a module may do more than its class says, or something else.
+
+    transformers leaves hooks in a model whose attentions or hidden states were once asked for; they do nothing later.
+    """
     hooks = (
         module._forward_pre_hooks,
-        module._forward_hooks,
+        [each for each in module._forward_hooks.values() if getattr(each, "__module__", "") != _OF_TRANSFORMERS],
         module._backward_pre_hooks,
         module._backward_hooks,
         module_globals._global_forward_pre_hooks,

@@ -649,6 +649,8 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
         if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
             decoder_input_ids = self.shift_right(input_ids)
+        if use_cache is None and self.training and past_key_values is None:
+            use_cache = False  # the configuration's would keep the decoder from skipping layers
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
@@ -713,7 +715,7 @@ class VanillaTransformerForConditionalGeneration(VanillaTransformerPreTrainedMod
     ) -> Seq2SeqLMOutput:
         """Scores every next token of the target; with `labels`, also computes the loss.
 
-        The first nine arguments are those of [`VanillaTransformerModel`].
+        The first eight arguments are those of [`VanillaTransformerModel`].
 
         Args:
             labels: (batch, target) the target with its `</s>`, -100 where nothing is to be predicted, as at padding: a

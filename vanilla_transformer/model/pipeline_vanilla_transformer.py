@@ -186,10 +186,11 @@ class TranslationPipeline(Pipeline):
             if language and self._languages and not _is_among(language, into := self._languages[1]):
                 raise ValueError(f"The model translates into {into[0]}, not into {language}: leave tgt_lang out.")
             return []
-        if (tag := f"<2{language}>") not in tags:
+        by_name = {tag[2:-1].replace("-", "_"): token for tag, token in tags.items()}  # names of tasks have no hyphens
+        if (token := by_name.get(str(language).replace("-", "_"))) is None:
             names = [each[2:-1] for each in tags]
             raise ValueError(f"The model translates into {', '.join(names)}: give tgt_lang, say {names[0]!r}.")
-        return [tags[tag]]
+        return [token]
 
     def _constraints(self, text: str, glossary) -> dict:
         """The constraints for `generate`, in a dictionary, so that one text's can be told from those of a batch."""
@@ -203,8 +204,11 @@ class TranslationPipeline(Pipeline):
         name = self.model.name_or_path
         try:
             return load_calibration(Path(cached_file(name, CONFIDENCE, **_place_of(self.model))).parent)
-        except OSError:  # its message does not mention calibrations
-            return load_calibration(name)
+        except OSError as error:  # its message does not mention calibrations
+            try:
+                return load_calibration(name)
+            except FileNotFoundError as missing:
+                raise FileNotFoundError(f"{missing} ({error})") from error
 
     def _forward(
         self, inputs: dict, return_scores: bool = False, calibration: Calibration | None = None, **options

@@ -180,6 +180,7 @@ class _WholePasses:
             decoder_attention_mask=ancestors,
             decoder_position_ids=tokens.new_full((1, 1), position),
             past_key_values=self.cache,
+            return_dict=True,
         )
         return outputs.logits
 
