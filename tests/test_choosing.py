@@ -112,7 +112,7 @@ def test_rate_and_warmup_fit_what_is_typed(data, tmp_path):
     assert rates() == (253, 1.0)
     assert rates(optim="muon") == rates()
     assert rates(optim="adamw_torch_fused") == (253, 0.503)  # the square root of 253 / 1,000
-    # Muon works with neither.
+    # Muon does not work with adapters.
     assert rates(lora_rank=8) == rates(optim="adamw_torch_fused")
     assert "training.optim" not in chosen(facts(30_000), 4, SPEEDS, typed={"training.lora_rank": 8})
     assert rates(warmup_steps=1000, optim="adamw_torch_fused") == (1000, 1.0)
@@ -584,6 +584,19 @@ def test_typed_minutes_and_cooldown_apply_after_search(data, tmp_path):
     before, typed = len(tried), {**typed, "training.cooldown_steps": "20", "description": "Mine"}
     recipe = chosen_recipe(tmp_path / "run", {**data, **typed}, minutes=1, speeds=SPEEDS, search=1, train=train)
     assert (len(tried), recipe.training["cooldown_steps"], recipe.description) == (before, 20, "Mine")
+
+
+def test_search_works_with_floors(data, tmp_path):
+    def train(recipe, output, *, resume, finish):
+        options = {name: value for name, value in recipe.training.items() if name != "bf16"}
+        VanillaTransformerTrainingArguments(output_dir=str(tmp_path), **options)
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "log.jsonl").write_text('{"step": 1, "elapsed_seconds": 1, "eval_loss": 3.0, "eval_bleu": 9.0}\n')
+
+    typed = {"data.test.old": "[train.en, train.es]", "training.floors.old": "20"}
+    recipe = chosen_recipe(tmp_path / "run", {**data, **typed}, minutes=1, speeds=SPEEDS, search=1, train=train)
+    assert (recipe.training["average_last"], recipe.training["floors"]) == (0, {"old": 20})
+    assert "#   as chosen: 9.00, 9.00, 9.00\n" in (tmp_path / "run" / "chosen.yaml").read_text(encoding="utf-8")
 
 
 def test_impossible_candidates_are_skipped(tmp_path):

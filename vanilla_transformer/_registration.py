@@ -95,7 +95,7 @@ class _AfterImport:
     def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
         if fullname not in self.waiting:
             return None
-        self.waiting.discard(fullname)  # here this asks the ordinary finders
+        self.waiting.discard(fullname)  # so that the call below asks the ordinary finders
         try:
             spec = find_spec(fullname)
         finally:

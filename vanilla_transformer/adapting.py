@@ -31,6 +31,7 @@ from .run.loading import find_model, load_its_tokenizer, load_model
 from .run.recipe import DataSettings, Recipe, load_recipe, recipe_with
 from .training.initial_model import GROWN_FROM, shape_of
 from .training.opening import check_start
+from .training.processes import others_named_in_errors
 from .training.run import train, usable_arguments
 from .training.run_data import RunData
 from .translation import translate
@@ -139,7 +140,9 @@ def adapt(
 
 def _check_start(recipe: Recipe, folder: RunFolder, device: str) -> None:
     """Raises the errors of training that show before it begins."""
-    RunData.open(recipe, folder, usable_arguments(folder, recipe, device))
+    arguments = usable_arguments(folder, recipe, device)
+    with others_named_in_errors(arguments):
+        RunData.open(recipe, folder, arguments)
     if folder.path.exists():
         check_start(folder)
 
@@ -195,7 +198,7 @@ def _as_begun(recipe: Recipe, begun: Recipe, overrides: Mapping[str, str]) -> Re
     changes = {"data": dataclasses.replace(recipe.data, **of_data)}
     if plain == recipe.model:
         changes["model"] = begun.model
-    if begun.initial_model is not None and str(Path(begun.initial_model)) == recipe.initial_model:
+    if begun.initial_model is not None and Path(begun.initial_model).as_posix() == recipe.initial_model:
         changes["initial_model"] = begun.initial_model
         changes["description"] = recipe.description.replace(recipe.initial_model, begun.initial_model, 1)
     return dataclasses.replace(recipe, **changes)

@@ -80,8 +80,8 @@ def test_padding_without_a_mask_is_not_read(tiny_model, unlabelled):
     model = sharpened(tiny_model())
     ids, options = unlabelled["input_ids"], {"num_beams": 3, "max_new_tokens": 9, "return_dict_in_generate": True}
     expected = model.generate(**unlabelled, **options)
-    for given in ((ids,), (), ()):
-        found = model.generate(*given, **({} if given else {"input_ids": ids}), **options)
+    for given in ({"inputs": ids}, {"input_ids": ids}, {"input_ids": ids, "attention_mask": None}):
+        found = model.generate(**given, **options)
         assert torch.equal(found.sequences, expected.sequences)
         assert torch.equal(found.sequences_scores, expected.sequences_scores)
     hidden = model.generate(ids, attention_mask=torch.ones_like(ids), **options)

@@ -323,10 +323,6 @@ def test_fields_without_effect_are_rejected(write):
             load_recipe(write(model={name: value}))
     settings = {"noam_factor": None, "lr_scheduler_type": "cosine", "learning_rate": 1e-3}
     assert load_recipe(write(training=settings)).training == settings
-    workers = {"dataloader_num_workers": 2}
-    assert load_recipe(write(training=workers)).training == workers
-    with pytest.raises(ValueError, match=r"training.dataloader_num_workers has no effect, a stream reads ahead"):
-        load_recipe(write(training=workers, data={**MINIMAL["data"], "stream": True}))
 
 
 def test_override_replaces_one_value(write):

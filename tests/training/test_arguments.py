@@ -131,7 +131,7 @@ def test_invalid_arguments_are_rejected(make):
         ({"floors": {"old": 1}}, "set average_last to 0"),
         ({"floors": {"old": 1}, "metric_for_best_model": "loss"}, "leave metric_for_best_model"),
         ({"lora_rank": -1}, "lora_rank must be at least 0, and 0 with fsdp, not -1"),
-        ({"deepspeed": "ds.json"}, "deepspeed does not work here, its runs could not be resumed: fsdp"),
+        ({"deepspeed": "ds.json"}, "deepspeed is not supported, its runs could not be resumed: set fsdp"),
         ({"max_minutes": 5, "eval_delay": 100}, "eval_delay has no effect with max_minutes"),
         ({"lora_rank": 2, "weight_decay": 0.1}, "weight_decay would change rows"),
         ({"augmentation": {"uper": 0.1}}, "augmentation: there is no form 'uper': choose from upper, title, lower"),

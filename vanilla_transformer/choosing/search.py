@@ -185,16 +185,17 @@ class Search:
         """Trains a candidate until it has had this many minutes; in the last round it will have had `longest`."""
         candidate = self.candidates[name]
         whole = next(each.value for each in self.choices if each.field == "training.max_minutes")
+        is_averaged = not any(each.field == "training.average_last" and each.value == 0 for each in self.choices)
         changes = candidate.changes | {
             "training.max_minutes": minutes,
             "training.cooldown_steps": 0,  # the next round resumes here
-            "training.average_last": 1,
+            "training.average_last": int(is_averaged),
             "training.early_stopping_patience": None,
         }
         place = self._place(name)
         try:
             recipe = _hurried(recipe_of(changes, place.with_suffix(".yaml")), longest / whole)
-            asked = recipe.training.get("metric_for_best_model") or "loss"
+            asked = recipe.training.get("metric_for_best_model", "bleu") or "loss"
             metric, higher_is_better = chosen_by(asked, recipe.training.get("predict_with_generate", True))
             sign = 1 if higher_is_better else -1
             train(recipe, place, resume=True, finish=False)

@@ -71,7 +71,7 @@ class ScoredSet:
         if self.sources.ids is None:
             return contexts_of(self.sources.segments, sentences)
         segments = zip(self.sources.ids, self.sources.segments, strict=True)
-        documents = groupby(segments, key=lambda each: each[0][0])  # each id is that of a document and of a segment
+        documents = groupby(segments, key=lambda each: each[0][0])  # an id is (document, number of the segment)
         return [before for _, each in documents for before in contexts_of([text for _, text in each], sentences)]
 
     def in_form(self, form: str) -> "ScoredSet":

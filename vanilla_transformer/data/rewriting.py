@@ -5,6 +5,7 @@ A rewriter is called with pairs of ids and a key, and returns as many pairs. All
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -81,23 +82,24 @@ class _Pass:
         return next(self.left)
 
 
+@dataclass
 class _Later:
     """A batch that is rewritten when it is loaded: those that a resumed run skips never are."""
 
-    def __init__(self, of: _Pass, number: int):
-        self.of, self.number = of, number
-
-    def __reduce__(self):  # on its way to a process that loads batches
-        return list, (self.pairs(),)
-
-    def pairs(self) -> list[dict]:
-        return self.of.batch(self.number)
+    of: _Pass
+    number: int
 
 
 class RewrittenBatches(Sampler):
     """The batches of a sampler, rewritten. They stand for pairs, not row numbers, so `GivenPairs` is the dataset.
 
     A process rewrites only its own batches; in place of those that accelerate gives to others, it yields empty lists.
+
+    Args:
+        batches, pairs: The sampler, and what it chooses from.
+        rewriters: As for [`rewritten_windows`].
+        seed, rank, world_size: Of the order of batches, and of the process.
+        later: Whether a batch is rewritten only when it is loaded, which must then be in this process.
     """
 
     def __init__(
@@ -108,8 +110,9 @@ class RewrittenBatches(Sampler):
         seed: int,
         rank: int = 0,
         world_size: int = 1,
+        later: bool = True,
     ):
-        self.batches, self.pairs, self.rewriters = batches, pairs, rewriters
+        self.batches, self.pairs, self.rewriters, self.later = batches, pairs, rewriters, later
         self.seed, self.rank, self.world_size = seed, rank, world_size
 
     def set_epoch(self, epoch: int) -> None:
@@ -119,13 +122,16 @@ class RewrittenBatches(Sampler):
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __iter__(self) -> Iterator[list[_Later]]:
+    def __iter__(self) -> Iterator[list[_Later] | list[dict]]:
         every, key = list(self.batches), (self.seed, self.rank, self.batches.epoch)
         own, read = every[self.rank :: self.world_size], self.pairs.__getitems__
         these = _Pass(partial(rewritten_windows, self.rewriters, own, key, self.batches.max_tokens, read=read))
         for number in range(len(every)):
             of, place = divmod(number, self.world_size)
-            yield [_Later(these, of)] if place == self.rank else []
+            if place != self.rank:
+                yield []
+            else:
+                yield [_Later(these, of)] if self.later else these.batch(of)
 
 
 class GivenPairs(Dataset):
@@ -137,6 +143,6 @@ class GivenPairs(Dataset):
     def __len__(self) -> int:
         return self.pairs
 
-    def __getitems__(self, batch: list[_Later | list[dict]]) -> list[dict]:
-        [given] = batch
-        return given.pairs() if isinstance(given, _Later) else given
+    def __getitems__(self, batch: list[_Later] | list[dict]) -> list[dict]:
+        first = batch[0]
+        return first.of.batch(first.number) if isinstance(first, _Later) else batch

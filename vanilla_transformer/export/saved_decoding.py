@@ -50,7 +50,10 @@ def check_supported(saved: GenerationConfig, engine: str, place: str | Path) -> 
     if any(len(ids) > 1 for ids in saved.bad_words_ids or ()):
         found["bad_words_ids"] = "words of several tokens"
     elif saved.bad_words_ids and engine == "CTranslate2" and not saved.renormalize_logits:
-        found["bad_words_ids"] = "tokens without renormalize_logits"
+        raise ValueError(
+            f"{place} forbids tokens (bad_words_ids), and CTranslate2 shares out their probabilities among the others: "
+            "set renormalize_logits to true, or translate with torch."
+        )
     for name, value in found.items():
         if value is not None and value not in unsupported.get(name, ()):
             raise ValueError(

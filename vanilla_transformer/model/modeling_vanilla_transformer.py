@@ -625,7 +625,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             past_key_values: Keys and values of earlier steps.
             inputs_embeds: (batch, source, d_model) instead of `input_ids`.
             decoder_inputs_embeds: (batch, target, d_model) instead of `decoder_input_ids`.
-            use_cache: Whether to return `past_key_values`.
+            use_cache: Whether to return `past_key_values`; None: as the configuration says, but not in training.
             decoder_position_ids: (batch or 1, target or 1) positions of the target; None: they follow those cached.
             log_attention: A list that gets the last layer's `log_softmax_attention` on the encoder (batch, target,
                 source).

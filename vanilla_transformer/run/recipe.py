@@ -272,8 +272,6 @@ class Recipe:
             if each.tag == SEPARATOR:
                 raise ValueError(f"data.train: the tag {each.tag} ends a sentence of context: choose another")
         without = WITHOUT_EFFECT if self.training.get("noam_factor", 1.0) is None else WITHOUT_EFFECT | UNDER_NOAM
-        if self.data.stream or self.data.mixture:
-            without = without | {"dataloader_num_workers": "a stream reads ahead by itself: leave it out"}
         for name in self.training.keys() & without.keys():
             raise ValueError(f"training.{name} has no effect, {without[name]}")
         for name, argument in {"label_smoothing": "label_smoothing_factor", "r_drop_alpha": "r_drop_alpha"}.items():

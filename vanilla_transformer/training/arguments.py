@@ -235,7 +235,7 @@ class VanillaTransformerTrainingArguments(Seq2SeqTrainingArguments):
         if self.ddp_timeout < 1:
             raise ValueError(f"ddp_timeout must be at least 1 second, not {self.ddp_timeout}.")
         if self.deepspeed:  # it takes its steps and writes its checkpoints where neither can be checked
-            raise ValueError("deepspeed does not work here, its runs could not be resumed: fsdp shards a model.")
+            raise ValueError("deepspeed is not supported, its runs could not be resumed: set fsdp to shard a model.")
         if self.lora_rank < 0 or (self.lora_rank and self.fsdp):
             raise ValueError(f"lora_rank must be at least 0, and 0 with fsdp, not {self.lora_rank}.")
         if self.lora_rank and self.weight_decay:

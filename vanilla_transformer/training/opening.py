@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 _MAY_CHANGE = {
     *(f"training.{name}" for name in ("max_steps", "max_minutes", "average_last", "save_total_limit")),
     *(f"training.{name}" for name in ("max_skipped_updates", "push_to_hub", "hub_model_id", "hub_private_repo")),
-    *(f"training.{name}" for name in ("hub_revision", "hub_strategy", "hub_always_push")),
+    *(f"training.{name}" for name in ("hub_revision", "hub_strategy", "hub_always_push", "eval_delay")),
     *(f"data.{name}" for name in ("folder", "train", "validation", "test", "patience")),
 }
 

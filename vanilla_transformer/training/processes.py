@@ -27,7 +27,7 @@ class ProcessLostError(OSError):
 
 
 def patient_broadcast(arguments: VanillaTransformerTrainingArguments) -> Callable[[T], T]:
-    """What gives every process the value of the first one, for which the others wait up to a day.
+    """Returns a function that gives every process the first one's value, for which the others wait up to a day.
 
     All processes must make it, and call it as often. The run's own timeout is for processes that all do the same.
     """
@@ -43,7 +43,7 @@ def patient_broadcast(arguments: VanillaTransformerTrainingArguments) -> Callabl
     return tell
 
 
-@cache  # made once, at the start: making it waits for all processes, also for one that was lost since
+@cache  # made once, at the start: making it waits for all processes, even for one that has since been lost
 def _patient_group(of: torch.distributed.ProcessGroup) -> torch.distributed.ProcessGroup:
     return torch.distributed.new_group(backend="gloo", timeout=timedelta(days=1))
 

@@ -169,7 +169,8 @@ class VanillaTransformerTrainer(Seq2SeqTrainer):
         if not self.rewriters:
             return self._loader(self.train_dataset, self.train_batches)
         order = (self.args.order_seed, self.args.process_index, self.args.world_size)
-        batches = RewrittenBatches(self.train_batches, self.train_dataset, self.rewriters, *order)
+        later = not self.args.dataloader_num_workers
+        batches = RewrittenBatches(self.train_batches, self.train_dataset, self.rewriters, *order, later=later)
         return self._loader(GivenPairs(len(self.train_dataset)), batches)
 
     def _learn_alignment(self) -> GuidedAlignment:
