@@ -36,7 +36,7 @@ class Looking(torch.nn.Module):
     def set_attn_implementation(self, name):
         self.set_to.append(name)
 
-    def forward(self, input_ids, attention_mask, labels, output_attentions):
+    def forward(self, input_ids, attention_mask, labels, output_attentions, return_dict):
         assert output_attentions
         assert not self.training
         return Seq2SeqLMOutput(cross_attentions=(None, self.attention))

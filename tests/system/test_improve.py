@@ -203,10 +203,13 @@ def test_invalid_plan_is_rejected_before_training(tmp_path, capsys):
         (["--initial_model", "somewhere"], "initial_model: improve trains all models from random weights"),
         (["--improve.clean", "{source_language: fr}"], "improve.clean.source_language is unknown"),
         (["--improve.teacher", "{training: {max_tokens: 0}}"], "max_tokens"),
-        (["--improve.student", "{training: {max_tokens: 200}}"], "has training.max_tokens = 200: raise this, or lower"),
+        (
+            ["--improve.student", "{training: {max_tokens: 200}}"],
+            "has training.max_tokens = 200: raise this, and update_tokens",
+        ),
         (
             ["--improve.diversify", "true", "--improve.teacher", "{training: {max_tokens: 200}}"],
-            "has training.max_tokens = 200: raise this, or lower",
+            "has training.max_tokens = 200: raise this, and update_tokens",
         ),
         (["--training.seed", "4294967295"], "training.seed: the last of 2 teachers would have 4294967296"),
         (["--improve.teacher", "{training: {seed: two}}"], "training.seed must be int, not 'two'"),
