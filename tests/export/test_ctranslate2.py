@@ -118,7 +118,7 @@ def test_bad_words_are_not_generated(tokenizer, texts, tmp_path, choices):
     often = [token for token in {token for row in rows for token in row} if sum(token in row for row in rows) > 2]
     forbidden = next(token for token in often if token != EOS)
     ours.generation_config.bad_words_ids = [[forbidden], [EOS]]  # transformers forbids no end
-    with pytest.raises(ValueError, match="forbids tokens .* set renormalize_logits to true"):
+    with pytest.raises(ValueError, match=r"forbids tokens .* set renormalize_logits to true"):
         to_ctranslate2(ours, tokenizer, tmp_path / "out")
     ours.generation_config.renormalize_logits = True
     to_ctranslate2(ours, tokenizer, tmp_path / "out")
