@@ -4,7 +4,7 @@
 
 Models that translate together are joined by `+`; a folder with `model.bin` is CTranslate2's. Each uses the search
 settings saved with it. In each round every contestant translates the text once; ratios compare medians with the first
-contestant's.
+contestant's. `--profile 8` also says in which of torch's operators the first contestant spends its time.
 """
 
 import argparse
@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("models", nargs="+", help="folders, joined by + if they translate together")
     parser.add_argument("--input", type=Path, required=True, help="text file")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--profile", type=int, default=0, metavar="OPERATORS", help="how many to list")
     arguments = parser.parse_args()
     lines = list(text_lines(arguments.input))
     engines = {}
@@ -46,6 +47,19 @@ def main() -> None:
     for name, median in medians.items():
         speeds = [len(lines) / each for each in (median, max(seconds[name]), min(seconds[name]))]
         print(f"| {name} | {' | '.join(f'{speed:,.0f}' for speed in speeds)} | {base / median:.2f} |")
+    if arguments.profile:
+        show_operators(*engines[arguments.models[0]], lines, arguments.profile)
+
+
+def show_operators(model, tokenizer, lines: list[str], most: int) -> None:
+    """Prints the operators that take most time, each without those that it calls."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        list(translate_lines(model, tokenizer, [lines]))
+    found = sorted(profile.key_averages(), key=lambda each: -each.self_cpu_time_total)
+    whole = sum(each.self_cpu_time_total for each in found)
+    print("\n| operator | share of the operators' time | calls |\n| --- | ---: | ---: |")
+    for each in found[:most]:
+        print(f"| {each.key} | {each.self_cpu_time_total / whole:.1%} | {each.count:,} |")
 
 
 if __name__ == "__main__":
