@@ -39,6 +39,7 @@ DROPPED = ("--training.bpe_dropout", "0.1")
 REGULARISED = ("--training.r_drop_alpha=5", "--training.r_drop_start=5", "--training.guided_alignment=0.1",
                "--training.aligned_embeddings=0.8",
                "--model.source_word_dropout=0.1", "--model.target_word_dropout=0.1")  # fmt: skip
+NOT_ALIGNED = ("--training.aligned_embeddings=0",)  # which does not work with sharding
 MUON = ("--training.optim", "muon")
 # Each process skips its own layers, which does not work where layers are sharded.
 SKIPPING = ("--model.encoder_layers=3", "--model.encoder_layerdrop=0.4", "--model.decoder_layerdrop=0.4")
@@ -157,7 +158,7 @@ def test_two_processes_train_like_one(corpus, unbroken, tmp_path, start, how, op
         pytest.param(1, EVERYTHING, marks=pytest.mark.slow),
         pytest.param(2, EVERYTHING, marks=pytest.mark.slow),
         pytest.param(2, EVERYTHING + WITH_TERMS, marks=pytest.mark.slow),
-        pytest.param(2, REGULARISED + MUON + SHARDED, marks=pytest.mark.slow),
+        pytest.param(2, REGULARISED + MUON + SHARDED + NOT_ALIGNED, marks=pytest.mark.slow),
     ],
     ids=[
         "1-prepared",
