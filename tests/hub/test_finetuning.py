@@ -32,7 +32,7 @@ def seed_model(hub, folder: Path, pairs: list[tuple[str, str]]) -> None:
 
 OPTIONS = """
 --model_name_or_path someone/base --dataset_name wmt/wmt14 --dataset_config_name de-en --source_language en
---target_language de --learning_rate 0.02 --max_steps 4 --max_train_samples 100 --max_eval_samples 4 --num_beams 2
+--target_language de --learning_rate 0.02 --max_steps 4 --max_train_samples 100 --max_eval_samples 4
 --save_strategy no --use_cpu --do_train --push_to_hub
 """
 
@@ -48,7 +48,7 @@ def pushed(hub, name: str) -> dict[str, str]:
 @pytest.mark.slow
 def test_finetuned_hub_model_is_pushed_and_loads(wmt14, hub, hub_python, tmp_path):
     seed_model(hub, tmp_path / "base", wmt14)
-    scored = ("--do_eval", "--predict_with_generate")
+    scored = ("--do_eval", "--predict_with_generate", "--num_beams", "2")
     finetune(hub_python, tmp_path / "whole", *scored, "--hub_model_id", "tester/whole")
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= pushed(hub, "tester/whole").keys()
     card = (tmp_path / "whole" / "README.md").read_text()
