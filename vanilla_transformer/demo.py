@@ -23,7 +23,6 @@ from vanilla_transformer.model.confidence_vanilla_transformer import Calibration
 from vanilla_transformer.plots import plot_attention_maps
 from vanilla_transformer.run.loading import calibration_of, find_model, load_model, word_counts_of
 from vanilla_transformer.run.recipe import load_recipe
-from vanilla_transformer.serving.connections import check_address
 from vanilla_transformer.translation import Casing, Glossary, Punctuation, Spelling, translate_lines
 from vanilla_transformer.translation.likelihood import Likelihood, likelihoods
 from vanilla_transformer.translation.markup import KINDS
@@ -37,6 +36,8 @@ except ImportError as error:
     raise ImportError('The page needs gradio: pip install "vanilla-transformer[demo]"') from error
 from starlette.middleware import Middleware  # comes with gradio
 from starlette.responses import PlainTextResponse
+
+from vanilla_transformer.serving.connections import check_address  # needs uvicorn, which comes with gradio
 
 
 MOST_CHARACTERS = MOST_TOKENS = 1000  # of a text, and of a translation: other users wait for it
