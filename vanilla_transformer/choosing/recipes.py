@@ -106,31 +106,12 @@ def chosen_recipe(
         if searching and searching.choices:
             choices = searching.choices
         else:
-            unfit, instead = set(), []
-            if yaml.safe_load(rest.get("training.noam_factor", "1")) is None:  # another schedule ends in its own way
-                unfit.add("training.cooldown_steps")
-            training = typed.training
-            unaligned = training.get("fsdp"), not training.get("guided_alignment", True)
-            if typed.initial_model is not None or any(unaligned):
-                unfit.add("training.aligned_embeddings")
-            if training.get("fp16"):
-                unfit.add("training.bf16")
-            if training.get("floors"):
-                unfit |= {"training.metric_for_best_model", "training.average_last"}
-                instead.append(Choice("training.average_last", 0, "floors choose a checkpoint"))
-            if not phrases or data.mixture or data.stream or data.context_sentences:
-                unfit.add(PHRASES)
             sections = {"model": typed.model, "training": typed.training, "tokenizer": vars(typed.tokenizer)}
             fields_typed = {f"{each}.{name}": value for each in sections for name, value in sections[each].items()}
-            if typed.initial_model is not None:
-                config = VanillaTransformerConfig.from_pretrained(find_model(typed.initial_model))
-                shape = {f"model.{name}": value for name, value in shape_of(config).items() if "drop" not in name}
-                instead += [Choice(name, value, "that of initial_model") for name, value in shape.items()]
-                unfit |= {*OF_SIZE} - shape.keys()  # as by default
-                fields_typed = {"model.d_model": config.d_model} | fields_typed
-            found = _choices(facts, minutes, device, speeds, fields_typed)
-            fit = [each for each in found if each.field not in unfit]
-            choices = [each for each in fit if each.field not in {other.field for other in instead}] + instead
+            unfit, instead = _unfit(typed, rest, phrases)
+            width = {each.field: each.value for each in instead if each.field == OF_SIZE[0]}
+            found = _choices(facts, minutes, device, speeds, width | fields_typed)
+            choices = [each for each in found if each.field not in unfit] + instead
         why = next((each.reason for each in choices if each.field == PHRASES and each.value), None)
         chosen = {each.field: json.dumps(each.value) for each in choices} | rest
         letters = yaml.safe_load(chosen["tokenizer.apostrophe_as_letter"])
@@ -153,6 +134,33 @@ def chosen_recipe(
             if choice.reason and choice.field not in rest:
                 logger.info("%s: %s (%s)", choice.field, choice.value, choice.reason)
         return recipe
+
+
+def _unfit(typed: Recipe, rest: Mapping[str, str], phrases: bool) -> tuple[set[str], list[Choice]]:
+    """The fields that cannot be chosen beside those that are typed, and choices that take their places."""
+    training, data, unfit, instead = typed.training, typed.data, set(), []
+    if yaml.safe_load(rest.get("training.noam_factor", "1")) is None:  # another schedule ends in its own way
+        unfit.add("training.cooldown_steps")
+    if typed.initial_model is not None or training.get("fsdp") or not training.get("guided_alignment", True):
+        unfit.add("training.aligned_embeddings")
+    if training.get("fp16"):
+        unfit.add("training.bf16")
+    if training.get("floors"):
+        unfit |= {"training.metric_for_best_model", "training.average_last"}
+        instead.append(Choice("training.average_last", 0, "floors choose a checkpoint"))
+    if not phrases or data.mixture or data.stream or data.context_sentences:
+        unfit.add(PHRASES)
+    if typed.initial_model is not None:
+        config = VanillaTransformerConfig.from_pretrained(find_model(typed.initial_model))
+        shape = {"d_model": config.d_model, **shape_of(config)}
+        unfit |= {*OF_SIZE}
+        instead += [
+            Choice(f"model.{name}", value, "that of initial_model")
+            for name, value in shape.items()
+            if "drop" not in name
+        ]
+        unfit |= {each.field for each in instead}
+    return unfit, instead
 
 
 def _was_chosen(folder: RunFolder, asked: str) -> bool:

@@ -51,9 +51,6 @@ def _patient_group(of: torch.distributed.ProcessGroup) -> torch.distributed.Proc
 def first_alone(arguments: VanillaTransformerTrainingArguments, action: Callable[[], None]) -> None:
     """The first process runs an action, maybe for hours; the others wait, and raise ProcessLostError if it failed."""
     tell = patient_broadcast(arguments)
-    if arguments.world_size == 1:
-        action()
-        return
     if arguments.process_index == 0:
         try:
             action()
